@@ -1,0 +1,169 @@
+"""The decoder: token ids in, logits out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .cache import KVCache
+from .config import ModelConfig
+from .layers import Attention, ReLUSquared, RMSNorm, Rotary, SwiGLU
+
+Role = Literal["embedding", "value_embedding", "head", "matrix", "gate", "norm", "scalar"]
+
+
+def document_mask(document_ids: Tensor) -> Tensor:
+    """Bool `[batch, 1, seq, seq]`: a token sees itself and earlier tokens of its own document only."""
+    seq = document_ids.shape[1]
+    same = document_ids[:, :, None] == document_ids[:, None, :]
+    causal = torch.ones(seq, seq, dtype=torch.bool, device=document_ids.device).tril()
+    return (same & causal)[:, None]
+
+
+def softcapped(logits: Tensor, cap: float | None) -> Tensor:
+    """`cap · tanh(logits / cap)` (Gemma 2, 2024); unchanged where `cap` is `None`."""
+    return logits if cap is None else cap * torch.tanh(logits / cap)
+
+
+class Block(nn.Module):
+    """Attention, then a feed-forward network, each on normalised input and added to the residual stream."""
+
+    def __init__(self, config: ModelConfig, layer: int) -> None:
+        super().__init__()
+        self.attention_norm = RMSNorm(config.d_model, config.norm_eps, config.norm_has_weight)
+        self.attention = Attention(config, layer)
+        self.mlp_norm = RMSNorm(config.d_model, config.norm_eps, config.norm_has_weight)
+        self.mlp: nn.Module = SwiGLU(config) if config.family == "qwen3" else ReLUSquared(config)
+        self.dropout = config.dropout_residual
+        self.has_scalars = config.family == "fast"
+        if self.has_scalars:
+            self.residual_scale = nn.Parameter(torch.ones(()))
+            self.first_scale = nn.Parameter(torch.full((), 0.1))
+
+    def forward(
+        self,
+        x: Tensor,
+        first: Tensor,
+        rotation: tuple[Tensor, Tensor],
+        mask: Tensor | None,
+        value_embedding: Tensor | None,
+        cache: KVCache | None,
+    ) -> Tensor:
+        """`x [batch, seq, d_model]` → the same shape; `first` is the stream as it entered the first block."""
+        if self.has_scalars:
+            x = self.residual_scale * x + self.first_scale * first
+        x = x + self._drop(self.attention(self.attention_norm(x), rotation, mask, value_embedding, cache))
+        return x + self._drop(self.mlp(self.mlp_norm(x)))
+
+    def _drop(self, x: Tensor) -> Tensor:
+        return F.dropout(x, self.dropout, self.training) if self.dropout else x
+
+
+class Transformer(nn.Module):
+    """A decoder-only language model; `config.family` chooses between three published shapes.
+
+    Use `umsicht.model.build` to get one with initialised weights.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embed = nn.Embedding(config.vocab_size, config.d_model)
+        self.value_embeds = nn.ModuleDict(
+            {
+                str(layer): nn.Embedding(config.vocab_size, config.kv_dim)
+                for layer in range(config.n_layers)
+                if config.has_value_embedding(layer)
+            }
+        )
+        self.layers = nn.ModuleList(Block(config, layer) for layer in range(config.n_layers))
+        self.norm = RMSNorm(config.d_model, config.norm_eps, config.norm_has_weight)
+        self.embed_norm = (
+            RMSNorm(config.d_model, config.norm_eps, False) if config.normalises_embedding else None
+        )
+        self.head = None if config.tied else nn.Linear(config.d_model, config.vocab_size, bias=False)
+        self.rotary = Rotary(config.head_dim, config.rope_theta, 1.0 if config.family == "qwen3" else -1.0)
+
+    @property
+    def head_weight(self) -> Tensor:
+        """The output matrix `[vocab, d_model]`; the embedding itself where the two are tied."""
+        return self.embed.weight if self.head is None else self.head.weight
+
+    def hidden(
+        self,
+        ids: Tensor,
+        document_ids: Tensor | None = None,
+        positions: Tensor | None = None,
+        cache: KVCache | None = None,
+    ) -> Tensor:
+        """The stream after the last normalisation, `[batch, seq, d_model]`.
+
+        `ids [batch, seq]` int64. With `document_ids [batch, seq]`, attention stays inside a document; positions need
+        no restart, because rotary attention sees distances only. With `cache`, `ids` are the tokens after those in it.
+        """
+        mask = None if document_ids is None else document_mask(document_ids)
+        if cache is not None:
+            if document_ids is not None:
+                raise ValueError("document_ids and cache cannot be used together")
+            mask = cache.mask(ids.shape[1]) if cache.length or cache.first is not None else None
+            positions = cache.positions(ids.shape[1]) if positions is None else positions
+        if positions is None:
+            positions = torch.arange(ids.shape[1], device=ids.device)
+        rotation = self.rotary(positions)
+        x = self.embed(ids)
+        if self.embed_norm is not None:
+            x = self.embed_norm(x)
+        if self.config.dropout_embedding:
+            x = F.dropout(x, self.config.dropout_embedding, self.training)
+        first = x
+        for index, layer in enumerate(self.layers):
+            key = str(index)
+            value_embedding = self.value_embeds[key](ids) if key in self.value_embeds else None
+            x = layer(x, first, rotation, mask, value_embedding, cache)
+        if cache is not None:
+            cache.advance(ids.shape[1])
+        hidden: Tensor = self.norm(x)
+        return hidden
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Logits `[..., vocab]` of `hidden [..., d_model]`, bounded where the configuration has a soft cap."""
+        return softcapped(F.linear(hidden, self.head_weight), self.config.softcap)
+
+    def forward(
+        self,
+        ids: Tensor,
+        document_ids: Tensor | None = None,
+        positions: Tensor | None = None,
+        cache: KVCache | None = None,
+    ) -> Tensor:
+        """Logits `[batch, seq, vocab]`; arguments as in `hidden`."""
+        return self.logits(self.hidden(ids, document_ids, positions, cache))
+
+    def roles(self) -> Iterator[tuple[str, nn.Parameter, Role]]:
+        """Every parameter with what it is, for optimizers that treat kinds differently; a tied matrix comes once."""
+        for name, parameter in self.named_parameters():
+            yield name, parameter, role_of(name)
+
+    def n_parameters(self, *, with_embeddings: bool = True) -> int:
+        """Number of weights; without embeddings: those of the blocks and norms only (what C = 6·N·D counts)."""
+        skipped: set[Role] = set() if with_embeddings else {"embedding", "value_embedding", "head"}
+        return sum(p.numel() for _, p, role in self.roles() if role not in skipped)
+
+
+def role_of(name: str) -> Role:
+    """The role of the parameter called `name` in a `Transformer`."""
+    if name.startswith("value_embeds."):
+        return "value_embedding"
+    if name.startswith("embed."):
+        return "embedding"
+    if name.startswith("head."):
+        return "head"
+    if name.endswith("_scale"):
+        return "scalar"
+    if "norm." in name:
+        return "norm"
+    return "gate" if ".value_gate." in name else "matrix"
