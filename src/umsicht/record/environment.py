@@ -59,7 +59,8 @@ def environment() -> dict[str, Any]:
 
 def _cpu_info() -> tuple[str, list[str]]:
     """Processor name and the vector extensions that matter for training."""
-    name, flags = platform.processor() or platform.machine(), []
+    name = platform.processor() or platform.machine()
+    flags: list[str] = []
     try:
         text = Path("/proc/cpuinfo").read_text()
     except OSError:

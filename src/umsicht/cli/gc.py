@@ -1,0 +1,35 @@
+"""`umsicht gc`: remove what no run needs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from umsicht.cli.output import human
+from umsicht.cli.projects import project_of
+from umsicht.record.project import collect_garbage, garbage
+from umsicht.words import t
+
+
+def gc(folder: Path = Path(), *, yes: bool = False) -> int:
+    """Show, and with --yes remove, artifacts that no run descends from and leftovers of writes that never finished.
+
+    Parameters
+    ----------
+    folder
+        The project's folder.
+    yes
+        Remove; without it the list is only shown.
+    """
+    project = project_of(folder)
+    found = list(garbage(project))
+    if not found:
+        print(t("cli.gc.nothing"))
+        return 0
+    for item in found:
+        key = "cli.gc.removed" if yes else "cli.gc.would"
+        print(t(key, path=item.path, reason=t(f"cli.gc.{item.reason}"), size=human(item.size_bytes, "B")))
+    if yes:
+        print(t("cli.gc.freed", size=human(collect_garbage(project, found), "B")))
+    else:
+        print(t("cli.gc.total", size=human(sum(item.size_bytes for item in found), "B")))
+    return 0

@@ -1,0 +1,129 @@
+"""A package imports only from packages above it; no circles; user-facing words exist in both languages."""
+
+from __future__ import annotations
+
+import ast
+import re
+import string
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from umsicht.words import areas, catalogue
+
+SOURCE = Path(__file__).resolve().parent.parent / "src" / "umsicht"
+ORDER = [
+    "words",
+    "record",
+    "findings",
+    "recipe",
+    "tokenizer",
+    "corpus",
+    "tokens",
+    "model",
+    "score",
+    "train",
+    "plan",
+    "guard",
+    "diagnose",
+    "evaluate",
+    "ratings",
+    "finetune",
+    "dashboard",
+    "pipeline",
+    "cli",
+]
+TORCH_FREE = (
+    "words",
+    "record",
+    "findings",
+    "recipe",
+    "tokenizer",
+    "corpus",
+    "diagnose",
+    "ratings",
+    "dashboard",
+)
+ALLOWED_UPWARD: dict[str, set[str]] = {}
+
+
+def imports(path: Path) -> set[tuple[str, bool]]:
+    """Names of modules imported by a file, and whether the import stands at the top level."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    found = set()
+    top = {id(node) for node in tree.body}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {(alias.name, id(node) in top) for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names = (
+                [f"{node.module}.{alias.name}" for alias in node.names]
+                if node.module == "umsicht"
+                else [node.module]
+            )
+            found |= {(name, id(node) in top) for name in names}
+    return found
+
+
+@pytest.mark.parametrize("package", ORDER)
+def test_a_package_imports_only_from_packages_above_it(package: str) -> None:
+    allowed = set(ORDER[: ORDER.index(package) + 1]) | ALLOWED_UPWARD.get(package, set())
+    wrong = []
+    for path in (SOURCE / package).rglob("*.py"):
+        for name, _ in imports(path):
+            parts = name.split(".")
+            if parts[0] == "umsicht" and len(parts) > 1 and parts[1] in ORDER and parts[1] not in allowed:
+                wrong.append(f"{path.relative_to(SOURCE)} imports {name}")
+    assert not wrong
+
+
+@pytest.mark.parametrize("package", TORCH_FREE)
+def test_a_torch_free_package_imports_no_torch(package: str) -> None:
+    wrong = [
+        f"{path.relative_to(SOURCE)} imports {name}"
+        for path in (SOURCE / package).rglob("*.py")
+        for name, _ in imports(path)
+        if name.partition(".")[0] == "torch"
+    ]
+    assert not wrong
+
+
+def test_every_package_of_the_house_exists() -> None:
+    assert {path.name for path in SOURCE.iterdir() if (path / "__init__.py").is_file()} == set(ORDER)
+
+
+def test_help_needs_no_torch() -> None:
+    code = "import sys; sys.argv = ['umsicht', '--help']\nfrom umsicht.cli import main\ntry:\n    main()\nexcept SystemExit:\n    pass\nprint('torch' in sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "False"
+
+
+def placeholders(text: object) -> set[str]:
+    """Named placeholders in a sentence, or in all strings of a finding's entry."""
+    if isinstance(text, dict):
+        return set().union(*(placeholders(value) for value in text.values())) if text else set()
+    if isinstance(text, list):
+        return set().union(*(placeholders(value) for value in text)) if text else set()
+    return {name for _, name, _, _ in string.Formatter().parse(str(text)) if name}
+
+
+@pytest.mark.parametrize("area", [*areas(), *areas(findings=True)])
+def test_english_and_german_have_the_same_keys_and_placeholders(area: str) -> None:
+    english, german = catalogue("en", area), catalogue("de", area)
+    assert sorted(english) == sorted(german)
+    unequal = {key for key in english if placeholders(english[key]) != placeholders(german[key])}
+    assert not unequal
+
+
+def test_every_word_that_the_code_asks_for_is_in_the_catalogue() -> None:
+    asked = re.compile(r"""\bt\(\s*"([a-z_]+)\.([A-Za-z0-9_.-]+)"\s*(,\s*count=)?""")
+    missing = []
+    for path in SOURCE.rglob("*.py"):
+        for match in asked.finditer(path.read_text(encoding="utf-8")):
+            area, name, plural = match.groups()
+            known = catalogue("en", area)
+            if name not in known and f"{name}.one" not in known:
+                missing.append(f"{path.relative_to(SOURCE)}: {area}.{name}")
+    assert not missing
