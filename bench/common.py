@@ -99,15 +99,12 @@ class Bench:
         sys.exit(0 if met else 1)
 
     def _page(self, met: bool) -> str:
-        machine = hardware()
         lines = [
             f"# Measured: {self.name}",
             "",
             self.about,
             "",
-            f"Made by `make bench-{self.name.replace('_', '-')}` on {datetime.now(UTC):%Y-%m-%d}; {machine['cpu']}, {machine['cores']} cores"
-            f" ({' '.join(machine['cpu_features']) or 'no vector extensions reported'}), Python {platform.python_version()}, torch {environment()['libraries'].get('torch', '—')}."
-            f" {'Every figure is met.' if met else 'Not every figure is met: the misses are shown.'}",
+            self._made_by(met),
             "",
             "| figure | value | target | verdict | note |",
             "|---|---|---|---|---|",
@@ -119,3 +116,13 @@ class Bench:
         for section in self.sections:
             lines += ["", section]
         return "\n".join(lines) + "\n"
+
+    def _made_by(self, met: bool) -> str:
+        machine = hardware()
+        features = " ".join(machine["cpu_features"]) or "no vector extensions reported"
+        torch = environment()["libraries"].get("torch", "—")
+        verdict = "Every figure is met." if met else "Not every figure is met: the misses are shown."
+        return (
+            f"Made by `make bench-{self.name.replace('_', '-')}` on {datetime.now(UTC):%Y-%m-%d}; {machine['cpu']}, "
+            f"{machine['cores']} cores ({features}), Python {platform.python_version()}, torch {torch}. {verdict}"
+        )

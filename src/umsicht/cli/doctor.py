@@ -6,7 +6,6 @@ import importlib.util
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -107,8 +106,6 @@ def _npm() -> str:
 
 def _problems(facts: dict[str, Any]) -> list[str]:
     problems = []
-    if sys.version_info < (3, 11):
-        problems.append("Python 3.11 or newer is needed.")
     if tuple(int(part) for part in facts["torch"].split("+")[0].split(".")[:2]) < (2, 11):
         problems.append(f"torch {facts['torch']} is older than 2.11: pip install -U 'torch>=2.11'")
     if facts["torch threads"] > facts["cores"]:

@@ -9,7 +9,7 @@ import errno
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from umsicht import __version__
@@ -132,7 +132,7 @@ def build_app(verb: str | None) -> cyclopts.App:
     return app
 
 
-def _stub(sentence: str) -> object:
+def _stub(sentence: str) -> Callable[[], None]:
     def unloaded() -> None:
         raise AssertionError("a verb that is called is always loaded")
 
