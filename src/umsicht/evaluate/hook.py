@@ -1,0 +1,39 @@
+"""Samples of text while a model trains: fixed prompts at a frequency, into `samples.jsonl` and the metrics."""
+
+from __future__ import annotations
+
+import time
+
+from umsicht.evaluate.promptset import PromptSet
+from umsicht.evaluate.samples import Codec, draw, summary
+from umsicht.recipe.evaluate import SampleSettings
+from umsicht.train.hooks import Every, Hook, View
+
+
+class SampleHook(Hook):
+    """Draws the whole grid after a step that is due, and at the end if the last step was not."""
+
+    name = "samples"
+
+    def __init__(
+        self, tokenizer: Codec, prompts: PromptSet, settings: SampleSettings, *, every: Every
+    ) -> None:
+        self.every = every
+        self._tokenizer = tokenizer
+        self._prompts = prompts
+        self._settings = settings
+        self._drawn_at = -1
+
+    def after_step(self, view: View) -> None:
+        began = time.monotonic()
+        drawn = draw(
+            view.model, self._tokenizer, self._prompts, self._settings, step=view.step, tokens=view.tokens
+        )
+        rows = list(drawn)
+        view.run.add_samples(rows)
+        view.log({**summary(rows), "samples/took_s": time.monotonic() - began})
+        self._drawn_at = view.step
+
+    def at_end(self, view: View) -> None:
+        if self._drawn_at != view.step and view.step > 0:
+            self.after_step(view)

@@ -1,0 +1,75 @@
+"""Prompt sets: fixed beginnings of text, with a digest, so that nobody swaps the worst prompt after each change."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import asdict, dataclass
+from importlib import resources
+from pathlib import Path
+
+import orjson
+
+from umsicht.findings import UserError
+from umsicht.record.ids import content_id
+from umsicht.words import t
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A beginning that the model continues."""
+
+    id: str
+    language: str
+    domain: str
+    text: str
+
+
+@dataclass(frozen=True)
+class PromptSet:
+    """Prompts in a fixed order; `digest` names exactly these."""
+
+    name: str
+    prompts: tuple[Prompt, ...]
+
+    @property
+    def digest(self) -> str:
+        return content_id([asdict(prompt) for prompt in self.prompts])
+
+    def only(self, languages: Collection[str]) -> PromptSet:
+        """Those of some languages (`code` counts as one); the English ones where none would be left, else all."""
+        kept = tuple(p for p in self.prompts if p.language in languages)
+        kept = kept or tuple(p for p in self.prompts if p.language == "en") or self.prompts
+        return PromptSet(self.name, kept)
+
+
+def load(name: str = "default") -> PromptSet:
+    """`default`, or a JSON file `{"schema": 1, "name": …, "prompts": [{"id", "language", "domain", "text"}, …]}`.
+
+    Raises UserError where the file is missing or not of this form.
+    """
+    if name == "default":
+        data = (resources.files("umsicht.evaluate") / "prompts" / "default.json").read_bytes()
+    else:
+        path = Path(name)
+        if not path.is_file():
+            raise UserError(t("evaluate.prompts_missing", file=name), fix=t("evaluate.prompts_missing.fix"))
+        data = path.read_bytes()
+    try:
+        plain = orjson.loads(data)
+        prompts = tuple(
+            Prompt(str(p["id"]), str(p["language"]), str(p.get("domain", "")), str(p["text"]))
+            for p in plain["prompts"]
+        )
+        title = str(plain.get("name", Path(name).stem))
+    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(
+            t("evaluate.prompts_broken", file=name), where=str(error), fix=t("evaluate.prompts_missing.fix")
+        ) from None
+    doubles = sorted({p.id for p in prompts if sum(q.id == p.id for q in prompts) > 1})
+    if not prompts or doubles:
+        raise UserError(
+            t("evaluate.prompts_broken", file=name),
+            where=", ".join(doubles) or "prompts: []",
+            fix=t("evaluate.prompts_unique.fix"),
+        )
+    return PromptSet(title, prompts)
