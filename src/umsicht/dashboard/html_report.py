@@ -1,0 +1,137 @@
+"""One self-contained HTML file about a run: opens from disk without a single request, in English and German, light and dark."""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from umsicht import __version__
+from umsicht.dashboard.charting import figure
+from umsicht.dashboard.columns import Columns
+from umsicht.dashboard.curves import charts, with_gap
+from umsicht.dashboard.facts import Json, RunFacts, diagnosis, mapping, rendered
+from umsicht.dashboard.svg import Mark, tree
+from umsicht.dashboard.tables import baseline_rows, sheet, tiles
+from umsicht.dashboard.tail import Tail
+from umsicht.dashboard.templating import render
+from umsicht.dashboard.verdicts import Verdict, verdict
+from umsicht.record import atomic_write
+from umsicht.words import LANGUAGES, language, speaking, t
+
+SAMPLES_SHOWN = 8
+WIDE, HALF = (1080, 300), (540, 240)
+
+
+def report(run_folder: Path | str, out: Path | str, lang: str | None = None, redact: bool = False) -> Path:
+    """Write the report of a run to `out` (a file, or a folder in which `report.html` is written); returns its path.
+
+    Both languages are in the file; `lang` is the one shown first. `redact` leaves out everything that could be somebody's text or
+    somebody's machine: paths, samples, examples, names of sources. Raises UserError where `run_folder` holds no run.
+    """
+    facts = RunFacts.open(Path(run_folder))
+    target = Path(out)
+    if target.is_dir():
+        target = target / "report.html"
+    columns = with_gap(Tail(facts.metrics_path).columns())
+    bodies = {code: _body(facts, columns, code, redact) for code in LANGUAGES}
+    static = resources.files("umsicht.dashboard") / "static"
+    style = "\n".join((static / name).read_text("utf-8") for name in ("base.css", "report.css"))
+    first = lang or language()
+    page = render(
+        "report.html", first, name=facts.name, bodies=bodies, style=style, first=first, languages=LANGUAGES
+    )
+    return atomic_write(target, page)
+
+
+def _body(facts: RunFacts, columns: Columns, lang: str, redact: bool) -> str:
+    with speaking(lang):
+        shown = verdict(diagnosis(facts.folder), lang)
+        context: Json = {
+            "name": facts.name,
+            "version": __version__,
+            "state": str(facts.manifest.get("state", "unknown")),
+            "created": facts.manifest.get("created"),
+            "redact": redact,
+            "verdict": shown,
+            "tiles": tiles(facts, columns, lang),
+            "figures": [
+                figure(
+                    columns, chart, lang, events=event_marks(shown, lang), size=WIDE if place < 2 else HALF
+                )
+                for place, chart in enumerate(charts(columns, lang, clip=clip_threshold(facts)))
+            ],
+            "baselines": baseline_rows(facts, columns),
+            "samples": [] if redact else newest_samples(facts),
+            "findings": finding_list(facts, lang, redact),
+            "sheet": sheet(facts, columns, lang, redact=redact),
+            "lineage": tree(
+                _without_names(facts.lineage()) if redact else facts.lineage(),
+                title=t("dashboard.report.lineage", lang=lang),
+            ),
+            "bad_lines": columns.bad,
+        }
+        return render("report_body.html", lang, **context)
+
+
+def event_marks(shown: Verdict, lang: str) -> list[Mark]:
+    """The diagnosis's events that have a step and a mark of their own."""
+    marks = []
+    for event in shown.events:
+        kind, step = str(event.get("kind") or event.get("type") or ""), event.get("step")
+        if "spike" in kind and isinstance(step, (int, float)):
+            marks.append(Mark(float(step), "spike", t("dashboard.mark.spike", lang=lang)))
+    return marks[:40]
+
+
+def clip_threshold(facts: RunFacts) -> float | None:
+    """The gradient norm at which the recipe clips, if it does."""
+    train = mapping(facts.recipe.get("train"))
+    for source in (train, mapping(train.get("optimizer"))):
+        for name in ("clip_grad_norm", "grad_clip", "clip", "clip_norm", "max_grad_norm"):
+            value = source.get(name)
+            if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0:
+                return float(value)
+    return None
+
+
+def newest_samples(facts: RunFacts) -> list[Json]:
+    """Samples of the last step at which any were drawn, in the order of the record: never the nicest, always the same."""
+    if not facts.samples:
+        return []
+    last = max(int(sample.get("step", 0)) for sample in facts.samples)
+    return [sample for sample in facts.samples if int(sample.get("step", 0)) == last][:SAMPLES_SHOWN]
+
+
+def finding_list(facts: RunFacts, lang: str, redact: bool) -> list[Json]:
+    """The recorded findings in words, gravest first, each id once with its count."""
+    order = {"stop": 0, "warn": 1, "note": 2}
+    seen: dict[tuple[str, str], Json] = {}
+    for record in facts.findings:
+        words = rendered(record, lang)
+        if words is None:
+            continue
+        entry = seen.setdefault(
+            (words.id, words.title),
+            {"words": words, "count": 0, "waiver": None, "location": "", "examples": ()},
+        )
+        entry["count"] += 1
+        entry["waiver"] = record.get("waiver") or record.get("because") or entry["waiver"]
+        if not redact:
+            entry["location"], entry["examples"] = (
+                record.get("location", ""),
+                tuple(record.get("examples") or ()),
+            )
+    return sorted(seen.values(), key=lambda entry: order.get(entry["words"].grade, 3))
+
+
+def _without_names(node: Json, counter: list[int] | None = None) -> Json:
+    counter = counter if counter is not None else [0]
+    plain: dict[str, Any] = dict(node)
+    if plain.get("kind") == "source":
+        counter[0] += 1
+        plain["name"] = f"source {counter[0]}"
+    elif plain.get("kind") != "run":
+        plain["name"] = plain.get("kind")
+    plain["parents"] = [_without_names(parent, counter) for parent in node.get("parents") or ()]
+    return plain
