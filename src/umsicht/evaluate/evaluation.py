@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +76,10 @@ class Evaluation:
         return tuple(
             n for n, s in self.slices.items() if s.bpb < self.baselines.get(n, {}).get(baseline, -math.inf)
         )
+
+    def with_findings(self, more: Sequence[Finding]) -> Evaluation:
+        """The same evaluation with further findings behind its own."""
+        return replace(self, findings=(*self.findings, *more))
 
     def to_dict(self) -> dict[str, Any]:
         return {

@@ -69,6 +69,18 @@ def choose(documents: Iterable[HasText], bytes_per_slice: int) -> list[Excerpt]:
     ]
 
 
+def pooled(documents: Sequence[HasText]) -> dict[str, str]:
+    """Small slices, each with the name it is scored under."""
+    sizes: dict[str, int] = defaultdict(int)
+    for document in documents:
+        sizes[document.slice] += len(document.text.encode("utf-8"))
+    return {name: other for name, other in sorted(pool_names(sizes).items()) if other != name}
+
+
+def _size(texts: Iterable[str]) -> int:
+    return sum(len(text.encode("utf-8")) for text in texts)
+
+
 def pool_names(sizes: Mapping[str, int]) -> dict[str, str]:
     """Which slice each slice's held-out text is scored under, by its raw bytes.
 

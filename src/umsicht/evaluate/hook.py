@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from umsicht.evaluate.promptset import PromptSet
-from umsicht.evaluate.samples import Codec, draw, summary
+from umsicht.evaluate.samples import Codec, changed_protocol, draw, looping, summary
 from umsicht.recipe.evaluate import SampleSettings
 from umsicht.train.hooks import Every, Hook, View
 
@@ -30,6 +30,8 @@ class SampleHook(Hook):
             view.model, self._tokenizer, self._prompts, self._settings, step=view.step, tokens=view.tokens
         )
         rows = list(drawn)
+        for finding in [*changed_protocol(view.run.samples(), rows), *looping(rows, view.step)]:
+            view.run.add_finding({**finding.to_dict(), "step": view.step})
         view.run.add_samples(rows)
         view.log({**summary(rows), "samples/took_s": time.monotonic() - began})
         self._drawn_at = view.step

@@ -10,6 +10,7 @@ from torch import nn
 
 from umsicht.evaluate import textstats
 from umsicht.evaluate.promptset import Prompt, PromptSet
+from umsicht.findings import Finding
 from umsicht.recipe.evaluate import SampleSettings
 from umsicht.record.ids import content_id, short
 from umsicht.score import generate
@@ -126,3 +127,36 @@ def summary(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
     result["samples/ended"] = sum(bool(r["ended"]) for r in rows) / len(rows)
     result["samples/outputs"] = len(rows)
     return result
+
+
+LOOPING_SHARE = 0.3
+
+
+def looping(rows: Sequence[dict[str, Any]], step: int) -> list[Finding]:
+    """A finding where many outputs drawn with chance still end in a loop."""
+    drawn = [row for row in rows if row["temperature"] > 0]
+    if len(drawn) < 4:
+        return []
+    share = sum(row["loop_tokens"] > 0 for row in drawn) / len(drawn)
+    if share < LOOPING_SHARE:
+        return []
+    worst = max(drawn, key=lambda row: int(row["loop_tokens"]))
+    numbers = {"step": step, "share": share, "outputs": len(drawn)}
+    return [
+        Finding(
+            "SAMPLE/looping",
+            "warn",
+            "evaluate",
+            str(worst["prompt_id"]),
+            numbers,
+            (str(worst["text"])[-160:],),
+        )
+    ]
+
+
+def changed_protocol(before: Sequence[dict[str, Any]], rows: Sequence[dict[str, Any]]) -> list[Finding]:
+    """A finding where the new outputs were not drawn as the last recorded ones: other prompts, seeds or temperatures."""
+    if not before or not rows or before[-1]["protocol"] == rows[0]["protocol"]:
+        return []
+    numbers = {"step": rows[0]["step"], "before": before[-1]["protocol"], "after": rows[0]["protocol"]}
+    return [Finding("SAMPLE/prompts-changed", "warn", "evaluate", "", numbers)]

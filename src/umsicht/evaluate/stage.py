@@ -38,7 +38,8 @@ def build(settings: BaselineSettings, inputs: Inputs, *, progress: Progress = QU
         return documents(inputs.corpus, "train")
 
     def make(folder: Path) -> dict[str, Any]:
-        excerpts = heldout.choose(documents(inputs.corpus, "val"), settings.bytes_per_slice)
+        held_out = list(documents(inputs.corpus, "val"))
+        excerpts = heldout.choose(held_out, settings.bytes_per_slice)
         if not excerpts:
             raise UserError(
                 t("evaluate.no_heldout"),
@@ -57,7 +58,11 @@ def build(settings: BaselineSettings, inputs: Inputs, *, progress: Progress = QU
             progress=progress,
         )
         progress.close()
-        return {"heldout": heldout.digest(excerpts), **baselines.to_dict()}
+        return {
+            "heldout": heldout.digest(excerpts),
+            "pooled": heldout.pooled(held_out),
+            **baselines.to_dict(),
+        }
 
     return inputs.store.build(
         KIND,

@@ -1,0 +1,80 @@
+"""`umsicht evaluate`: score a checkpoint on held-out text, beside xz and a counted n-gram model."""
+
+from __future__ import annotations
+
+from umsicht.cli.output import TerminalProgress, print_finding, print_json, print_table
+from umsicht.cli.projects import find_run
+from umsicht.record.progress import QUIET
+from umsicht.words import t
+
+
+def evaluate(
+    run: str,
+    *,
+    checkpoint: str = "best",
+    device: str = "cpu",
+    samples: bool = True,
+    json: bool = False,
+    dry_run: bool = False,
+) -> int:
+    """Score a checkpoint on held-out text and draw its samples. Exit code 1 where a finding of grade stop is raised.
+
+    Parameters
+    ----------
+    run
+        A run's folder or name, or a project's folder (its newest run).
+    checkpoint
+        `best`, `latest`, a step, or a checkpoint's folder.
+    device
+        Where to compute: cpu, cuda, mps.
+    samples
+        Draw the recipe's fixed prompts too.
+    json
+        Print JSON.
+    dry_run
+        Only say which checkpoint would be evaluated.
+    """
+    from umsicht.evaluate.checkpoint import Options, evaluate_checkpoint, find
+
+    record = find_run(run)
+    if dry_run:
+        print(t("evaluate.would_write", path=record.evaluations / f"{find(record, checkpoint).name}-….json"))
+        return 0
+    progress = QUIET if json else TerminalProgress()
+    result = evaluate_checkpoint(record, Options(checkpoint, device, samples), progress=progress)
+    order = result.method.get("ngram_order", 5)
+    if json:
+        print_json(result.to_dict())
+        return int(any(f.grade == "stop" for f in result.findings))
+    columns = [
+        t(f"evaluate.table.{name}", order=order) for name in ("slice", "bpb", "interval", "xz", "xz_context")
+    ]
+    columns += [
+        t("evaluate.table.ngram", order=order),
+        t("evaluate.table.documents"),
+        t("evaluate.table.kilobytes"),
+    ]
+    rows = []
+    for name, score in [*result.slices.items(), (t("evaluate.table.all"), result.total)]:
+        figures = result.baselines.get(name, {})
+        interval = "—" if score.low is None else f"{score.low:.3f}–{score.high:.3f}"
+        compared = [f"{figures[key]:.3f}" if key in figures else "" for key in ("xz", "xz_context", "ngram5")]
+        rows.append(
+            [name, f"{score.bpb:.3f}", interval, *compared, score.documents, round(score.bytes / 1000)]
+        )
+    print_table(columns, rows)
+    print(
+        t(
+            "evaluate.headline",
+            run=record.name,
+            step=result.step,
+            bpb=f"{result.total.bpb:.3f}",
+            xz=len(result.beats("xz")),
+            ngram=len(result.beats("ngram5")),
+            of=len(result.slices),
+            order=order,
+        )
+    )
+    for finding in result.findings:
+        print_finding(finding)
+    return int(any(f.grade == "stop" for f in result.findings))

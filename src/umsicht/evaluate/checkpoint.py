@@ -1,0 +1,157 @@
+"""Evaluating a checkpoint from its run's record: the weights, the tokenizer and the held-out text belong together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from umsicht.evaluate.evaluation import Evaluation, evaluate_model
+from umsicht.evaluate.promptset import load as load_prompts
+from umsicht.evaluate.reading import reminder
+from umsicht.evaluate.samples import changed_protocol, draw, looping, summary
+from umsicht.evaluate.stage import KIND, Inputs, build
+from umsicht.findings import UserError
+from umsicht.model import load_weights
+from umsicht.recipe.evaluate import EvaluateSettings
+from umsicht.record.artifact import Artifact, Store
+from umsicht.record.manifest import read_manifest
+from umsicht.record.progress import QUIET, Progress
+from umsicht.record.run import Run
+from umsicht.tokenizer import Tokenizer
+from umsicht.train import checkpoints
+from umsicht.words import t
+
+BEST_BY = "val/all/bpb"
+
+
+def find(run: Run, wanted: str = "best") -> Path:
+    """A run's checkpoint: `best` (by validation bits per byte, else the latest), `latest`, a step, or a folder.
+
+    Raises UserError, naming those that exist.
+    """
+    found: Path | None = None
+    if wanted == "best":
+        found = checkpoints.best(run, BEST_BY) or checkpoints.latest(run)
+    elif wanted == "latest":
+        found = checkpoints.latest(run)
+    elif wanted.isdigit():
+        found = next((c.path for c in checkpoints.listed(run) if c.step == int(wanted)), None)
+    elif (Path(wanted) / checkpoints.MODEL).is_file():
+        found = Path(wanted)
+    if found is None:
+        known = ", ".join(str(c.step) for c in checkpoints.listed(run)) or "—"
+        raise UserError(
+            t("evaluate.no_checkpoint", run=run.name, wanted=wanted),
+            where=str(run.checkpoints),
+            fix=t("evaluate.no_checkpoint.fix", known=known),
+        )
+    return found
+
+
+def store_of(run: Run) -> Store:
+    """The artifacts of the project that the run lies in."""
+    return Store(run.folder.parent.parent / "artifacts")
+
+
+def input_of(run: Run, kind: str) -> Artifact:
+    """The artifact of this kind that the run rests on. Raises UserError where it is gone."""
+    identity = str(run.manifest.get("inputs", {}).get(kind, ""))
+    artifact = store_of(run).by_id(identity) if identity else None
+    if artifact is None:
+        raise UserError(
+            t("evaluate.input_missing", kind=kind),
+            where=str(run.folder),
+            why=t("evaluate.input_missing.why", id=identity[:12] or "—"),
+            fix=t("evaluate.input_missing.fix"),
+        )
+    return artifact
+
+
+def settings_of(run: Run) -> EvaluateSettings:
+    """The `evaluate` section of the recipe that the run was made with."""
+    return EvaluateSettings.model_validate(run.manifest.get("recipe", {}).get("evaluate", {}))
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to evaluate, besides what the recipe says."""
+
+    checkpoint: str = "best"
+    device: str = "cpu"
+    with_samples: bool = True
+
+
+def evaluate_checkpoint(run: Run, options: Options = Options(), *, progress: Progress = QUIET) -> Evaluation:
+    """Score a checkpoint, draw its samples, and write both into the run's record together with the findings.
+
+    The baselines are made where they do not exist yet. Raises UserError where the checkpoint or an input is missing.
+    """
+    path = find(run, options.checkpoint)
+    settings = settings_of(run)
+    tokenizer_artifact = input_of(run, "tokenizer")
+    baselines = _baselines(run, settings, tokenizer_artifact, progress)
+    tokenizer = Tokenizer.load(tokenizer_artifact.path)
+    manifest = read_manifest(path) or {}
+    model = load_weights(path, device=options.device)
+    model.eval()
+    step, tokens = int(manifest.get("step", 0)), int(manifest.get("tokens", 0))
+    samples: dict[str, float] = {}
+    findings = []
+    if options.with_samples:
+        progress.stage(t("evaluate.stage.samples"))
+        prompts = load_prompts(settings.samples.prompts).only(languages_of(baselines))
+        rows = list(draw(model, tokenizer, prompts, settings.samples, step=step, tokens=tokens))
+        findings += changed_protocol(run.samples(), rows)
+        run.add_samples(_unseen(run, rows))
+        samples = summary(rows)
+        findings += looping(rows, step)
+        progress.close()
+    progress.stage(t("evaluate.stage.score"))
+    result = evaluate_model(
+        model,
+        tokenizer,
+        baselines,
+        window=settings.window or model.config.seq_len,
+        stride=settings.stride,
+        step=step,
+        tokens=tokens,
+        checkpoint={"name": path.name, "digest": _weights_digest(manifest)},
+        device=torch.device(options.device),
+        samples=samples,
+    )
+    progress.close()
+    result = result.with_findings([*findings, *reminder(run, settings.remind_after)])
+    result.save(run)
+    for finding in result.findings:
+        run.add_finding({**finding.to_dict(), "step": step})
+    return result
+
+
+def _unseen(run: Run, rows: Sequence[dict[str, object]]) -> list[dict[str, object]]:
+    """Outputs that the record does not hold yet: evaluating twice must not double them."""
+    known = {row.get("id") for row in run.samples()}
+    return [row for row in rows if row["id"] not in known]
+
+
+def languages_of(baselines: Artifact) -> set[str]:
+    """Languages of the corpus, `code` included, read off the slices that were held out."""
+    names = set(baselines.report["slices"]) | set(baselines.report.get("pooled", {}))
+    return {name.rpartition(".")[2] for name in names} | {name.partition(".")[0] for name in names}
+
+
+def _weights_digest(manifest: dict[str, object]) -> str:
+    files = manifest.get("files")
+    entry = files.get(checkpoints.MODEL, {}) if isinstance(files, dict) else {}
+    return str(entry.get("sha256", ""))
+
+
+def _baselines(run: Run, settings: EvaluateSettings, tokenizer: Artifact, progress: Progress) -> Artifact:
+    identity = run.manifest.get("inputs", {}).get(KIND)
+    found = store_of(run).by_id(str(identity)) if identity else None
+    if found is not None:
+        return found
+    inputs = Inputs(store_of(run), input_of(run, "corpus"), tokenizer)
+    return build(settings.baselines, inputs, progress=progress)
