@@ -2,8 +2,153 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
+from pydantic import Field, model_validator
+
 from umsicht.recipe.base import Section
+
+SourceKind = Literal["starter", "files"]
+StarterPart = Literal["wiki", "wiktionary", "drama", "api", "dialogue", "speeches", "stdlib"]
+STARTER_PARTS: tuple[StarterPart, ...] = (
+    "wiki",
+    "wiktionary",
+    "drama",
+    "api",
+    "dialogue",
+    "speeches",
+    "stdlib",
+)
+UNKNOWN = "unknown"
+
+
+class SourceSettings(Section):
+    """One source of documents."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")
+    """Name in ledgers and reports."""
+
+    kind: SourceKind = "files"
+    """`starter` reads text out of installed Python packages; `files` reads a file, a folder or a pattern."""
+
+    path: str = ""
+    """File, folder or pattern (any fsspec address) for `files`; relative paths start at the recipe's folder."""
+
+    domain: str = Field(default="text", pattern=r"^[a-z0-9][a-z0-9_-]{0,31}$")
+    """Domain of its documents: the first half of a slice's name."""
+
+    language: str = Field(default="", pattern=r"^([a-z]{2,8}(-[a-z0-9]{2,8})*)?$")
+    """Language of its documents (`en`, `de`, `zh-hant`, `code`); empty: taken from the documents or found by language id."""
+
+    licence: str = UNKNOWN
+    """Licence of its documents; `unknown` is a finding."""
+
+    include: tuple[str, ...] = ()
+    """Patterns of relative paths to read; none: everything that a reader knows."""
+
+    exclude: tuple[str, ...] = ()
+    """Patterns of relative paths to leave out."""
+
+    text_field: str = "text"
+    """Field that holds the text in JSONL and Parquet; a dotted path reaches into objects."""
+
+    language_field: str = ""
+    """Field that holds the language, where there is one."""
+
+    licence_field: str = ""
+    """Field that holds the licence, where there is one."""
+
+    separator: str = ""
+    """String between documents of a plain text file, e.g. `<|endoftext|>`; empty: one file is one document."""
+
+    max_bytes: int | None = Field(default=None, gt=0)
+    """Stop reading this source after about so many bytes of text; for `starter` this holds for each part."""
+
+    parts: tuple[StarterPart, ...] = STARTER_PARTS
+    """Parts of the starter corpus to read."""
+
+    @model_validator(mode="after")
+    def _has_path(self) -> SourceSettings:
+        if self.kind == "files" and not self.path:
+            raise ValueError(f"source {self.name!r} needs a path")
+        return self
+
+
+class NormaliseSettings(Section):
+    """What may change in a text. The default loses nothing a reader would miss."""
+
+    unicode: Literal["keep", "nfc"] = "keep"
+    """`keep` leaves characters as they are; `nfc` composes them."""
+
+    repair_mojibake: bool = True
+    """Repair text that was decoded with the wrong table, where it shows signs of it."""
+
+
+class ValidationSplitSettings(Section):
+    """Documents set aside before anything else, chosen by the hash of their text in each slice."""
+
+    share: float = Field(default=0.02, ge=0, le=0.5)
+    """Share of a slice's bytes."""
+
+    min_bytes: int = Field(default=60_000, ge=0)
+    """Set at least so much of a slice aside, as long as `largest_share` allows it."""
+
+    max_bytes: int = Field(default=200_000, ge=0)
+    """Never more than this from one slice."""
+
+    largest_share: float = Field(default=0.1, ge=0, le=0.5)
+    """Never more than this share of a slice: small slices keep their text for training."""
+
+    seed: int = Field(default=0, ge=0)
+    """Another seed sets other documents aside."""
+
+
+class EngineSettings(Section):
+    """Who does the work, and with how much memory. None of this changes the result, so none of it enters the artifact's id."""
+
+    executor: Literal["auto", "serial", "dask"] = "auto"
+    """`serial` works in this process; `dask` starts workers (or uses `address`); `auto` is serial below 200 MB of input."""
+
+    workers: int | None = Field(default=None, ge=1)
+    """Worker processes of the embedded cluster; none: one a processor core."""
+
+    address: str = ""
+    """Address of a running Dask scheduler, e.g. `tcp://10.0.0.1:8786`."""
+
+    memory_bytes: int = Field(default=1_000_000_000, ge=64_000_000)
+    """Memory that all processes together may use for data."""
 
 
 class CorpusSettings(Section):
     """Sources and what is done with them."""
+
+    sources: tuple[SourceSettings, ...] = (SourceSettings(name="starter", kind="starter"),)
+    """Where the text comes from. In a duplicate pair of equal length the source listed first keeps its copy."""
+
+    normalise: NormaliseSettings = NormaliseSettings()
+    """What may change in a text."""
+
+    validation: ValidationSplitSettings = ValidationSplitSettings()
+    """What is set aside for validation."""
+
+    min_document_bytes: int = Field(default=20, ge=1)
+    """Shorter documents are dropped."""
+
+    max_document_bytes: int = Field(default=8_000_000, ge=1_000)
+    """Longer plain texts are cut at blank lines; longer JSONL lines are dropped (and listed)."""
+
+    partition_bytes: int = Field(default=32_000_000, ge=10_000)
+    """Text in one partition, the unit of work and of resuming."""
+
+    engine: EngineSettings = EngineSettings()
+    """Who does the work."""
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> CorpusSettings:
+        names = [source.name for source in self.sources]
+        if not names:
+            raise ValueError("sources must not be empty")
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"source names must differ: {', '.join(twice)}")
+        return self

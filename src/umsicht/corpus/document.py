@@ -1,0 +1,83 @@
+"""A document, and the tables that documents travel in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+Split = Literal["train", "val", "dropped"]
+
+CORE = ("id", "text", "source", "domain", "language", "licence", "origin")
+
+SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("text", pa.large_string()),
+        ("source", pa.string()),
+        ("domain", pa.string()),
+        ("language", pa.string()),
+        ("licence", pa.string()),
+        ("origin", pa.string()),
+        ("bytes", pa.int64()),
+    ]
+)
+DROPPED_SCHEMA = pa.schema(
+    [*SCHEMA, ("stage", pa.string()), ("reason", pa.string()), ("detail", pa.string())]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One text with where it is from. `id` is 32 hex digits of the hash of the normalised text."""
+
+    id: str
+    text: str
+    source: str
+    domain: str
+    language: str
+    licence: str
+    origin: str
+
+    @property
+    def slice(self) -> str:
+        """`domain.language`."""
+        return f"{self.domain}.{self.language}"
+
+
+class HasPath(Protocol):
+    """What `documents` needs of an artifact."""
+
+    @property
+    def path(self) -> Path:
+        """The artifact's folder."""
+
+
+def parts(artifact: HasPath, split: Split) -> list[Path]:
+    """Parquet files of one split, in order."""
+    return sorted((artifact.path / split).glob("part-*.parquet"))
+
+
+def rows(
+    artifact: HasPath, split: Split, columns: Sequence[str] | None = None, batch_rows: int = 256
+) -> Iterator[dict[str, Any]]:
+    """Rows of one split as dictionaries, a few hundred in memory at a time."""
+    for path in parts(artifact, split):
+        file = pq.ParquetFile(path)
+        for batch in file.iter_batches(batch_size=batch_rows, columns=list(columns) if columns else None):
+            yield from batch.to_pylist()
+
+
+def documents(artifact: HasPath, split: Split = "train") -> Iterator[Document]:
+    """Documents of one split in a fixed order, streamed."""
+    for row in rows(artifact, split, CORE):
+        yield Document(**row)
+
+
+def write_table(table: pa.Table, path: Path) -> None:
+    """Write Parquet with small row groups, so that a reader of few documents reads few bytes."""
+    pq.write_table(table, path, compression="zstd", compression_level=1, row_group_size=2_000)

@@ -1,0 +1,104 @@
+"""What the corpus report calls for: findings made from its numbers alone, so that an old report can be judged anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from umsicht.findings import Finding
+from umsicht.recipe.corpus import UNKNOWN
+
+BROKEN_SHARE = 0.01
+DUPLICATE_SHARE = 0.3
+
+
+def findings_of(report: Mapping[str, Any]) -> list[Finding]:
+    """All findings of a corpus report, in the order of its stages."""
+    return [
+        *_missing(report),
+        *_unread(report),
+        *_broken(report),
+        *_licences(report),
+        *_duplicates(report),
+        *_validation(report),
+    ]
+
+
+def _missing(report: Mapping[str, Any]) -> Iterator[Finding]:
+    for package in report["missing_packages"]:
+        yield Finding("CORPUS/missing-package", "warn", "corpus", package, {"package": package})
+
+
+def _unread(report: Mapping[str, Any]) -> Iterator[Finding]:
+    if report["n_unread_files"]:
+        examples = tuple(report["unread_files"][:5])
+        yield Finding(
+            "CORPUS/unread-files",
+            "note",
+            "corpus",
+            examples[0],
+            {"files": report["n_unread_files"]},
+            examples,
+        )
+
+
+def _broken(report: Mapping[str, Any]) -> Iterator[Finding]:
+    for source, reasons in report["broken"].items():
+        broken = sum(reasons.values())
+        read = _documents(report, source, "read")
+        grade = "warn" if broken > BROKEN_SHARE * (read + broken) else "note"
+        examples = tuple(
+            f"{row['origin']}: {row['reason']} ({row['detail']})"
+            for row in report["broken_examples"]
+            if row["source"] == source
+        )
+        yield Finding(
+            "CORPUS/broken-members",
+            "warn" if grade == "warn" else "note",
+            "corpus",
+            source,
+            {"source": source, "broken": broken, "read": read},
+            examples[:5],
+        )
+
+
+def _licences(report: Mapping[str, Any]) -> Iterator[Finding]:
+    for name, source in report["sources"].items():
+        if source["licence"] == UNKNOWN:
+            yield Finding(
+                "CORPUS/unknown-licence",
+                "warn",
+                "corpus",
+                name,
+                {"source": name, "documents": _documents(report, name, "train")},
+            )
+
+
+def _duplicates(report: Mapping[str, Any]) -> Iterator[Finding]:
+    for name in report["sources"]:
+        before, after = _documents(report, name, "normalise"), _documents(report, name, "exact")
+        if before and (before - after) / before > DUPLICATE_SHARE:
+            numbers = {"source": name, "dropped": before - after, "share": (before - after) / before}
+            yield Finding("CORPUS/many-duplicates", "warn", "corpus", name, numbers)
+
+
+def _validation(report: Mapping[str, Any]) -> Iterator[Finding]:
+    without = [name for name, splits in report["slices"].items() if "val" not in splits]
+    if len(without) == len(report["slices"]):
+        yield Finding("CORPUS/no-validation", "warn", "corpus", "", {"slices": len(without)})
+    elif without:
+        yield Finding(
+            "CORPUS/slices-without-validation",
+            "note",
+            "corpus",
+            without[0],
+            {"slices": len(without)},
+            tuple(without[:5]),
+        )
+
+
+def _documents(report: Mapping[str, Any], source: str, stage: str) -> int:
+    for row in report["sources"][source]["stages"]:
+        if row["stage"] == stage:
+            return int(row["documents"])
+    return 0

@@ -1,0 +1,53 @@
+"""The small index that goes with every partition: one fixed-size row a document, memory-mapped by the stages that look across partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+ROW = np.dtype([("hi", "<u8"), ("lo", "<u8"), ("bytes", "<u4"), ("slice", "<u2")])
+"""The 128-bit hash of the text, its size, and the number of its slice in the partition's own list."""
+
+DROP = np.dtype(
+    [("part", "<u4"), ("row", "<u4"), ("kept_part", "<u4"), ("kept_row", "<u4"), ("score", "<f4")]
+)
+"""A document that goes, the document that stays in its place, and how alike they are."""
+
+Rows = npt.NDArray[Any]
+
+
+def text_hash(data: bytes) -> int:
+    """128-bit XXH3 of UTF-8 bytes."""
+    return xxhash.xxh3_128_intdigest(data)
+
+
+def hex_id(hi: int, lo: int) -> str:
+    """The document id, 32 hex digits."""
+    return f"{hi:016x}{lo:016x}"
+
+
+def index_path(folder: Path, key: str) -> Path:
+    """Where the index of a partition lies."""
+    return folder / f"{key}.rows.npy"
+
+
+def open_rows(path: Path) -> Rows:
+    """Memory-map an index; an empty one is read."""
+    rows: Rows = np.load(path, mmap_mode="r") if path.stat().st_size > 256 else np.load(path)
+    return rows
+
+
+def drops_of(files: Sequence[Path], part: int) -> Rows:
+    """All drops of one partition out of files that are sorted by partition."""
+    found = []
+    for path in files:
+        drops = open_rows(path)
+        first, last = np.searchsorted(drops["part"], [part, part + 1])
+        if last > first:
+            found.append(np.array(drops[first:last]))
+    return np.concatenate(found) if found else np.empty(0, DROP)

@@ -1,0 +1,256 @@
+"""Planning: which files a source has, and how reading them is cut into units that can run apart."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from umsicht.corpus.sources import files, starter, streams
+from umsicht.corpus.sources.unit import SourceInfo, Unit
+from umsicht.findings import UserError
+from umsicht.recipe.corpus import CorpusSettings, SourceSettings
+from umsicht.record import file_digest
+from umsicht.record.ids import content_id
+from umsicht.words import t
+
+EXPANSION = 4.0
+"""How much a compressed text file is taken to grow when partitions are planned."""
+
+
+@dataclass(frozen=True)
+class SourcePlan:
+    """Everything that will be read, in the order of the recipe."""
+
+    units: tuple[Unit, ...]
+    missing_packages: tuple[str, ...]
+    unread: tuple[str, ...]
+    """Files that no reader knows; listed, never silently left out."""
+
+    @property
+    def sources(self) -> tuple[SourceInfo, ...]:
+        """Sources in order, each once."""
+        return tuple(dict.fromkeys(unit.source for unit in self.units))
+
+    @property
+    def bytes(self) -> int:
+        """Bytes on disk."""
+        return sum(unit.bytes for unit in self.units)
+
+    def digests(self) -> dict[str, str]:
+        """Content hash of each source's files: what enters the artifact's id."""
+        found: dict[str, list[tuple[str, str]]] = {}
+        seen: set[tuple[str, str]] = set()
+        for unit in self.units:
+            for path, name in zip(unit.paths, unit.names, strict=True):
+                if (unit.source.name, path) not in seen:
+                    seen.add((unit.source.name, path))
+                    found.setdefault(unit.source.name, []).append((name, _digest(path)))
+        return {f"source:{name}": content_id(sorted(entries)) for name, entries in found.items()}
+
+
+def _digest(path: str) -> str:
+    if not streams.is_remote(path):
+        return file_digest(path.removeprefix("file://"))
+    import fsspec
+
+    system, inner = fsspec.core.url_to_fs(path)
+    return f"{system.checksum(inner)}"
+
+
+def plan_sources(settings: CorpusSettings, root: Path) -> SourcePlan:
+    """Find the files of every source. Raises UserError for a path that is not there and for a source without any readable file."""
+    units: list[Unit] = []
+    missing: list[str] = []
+    unread: list[str] = []
+    for source in settings.sources:
+        if source.kind == "starter":
+            found, absent = starter.starter_units(source.name, source.parts, source.max_bytes)
+            missing += absent
+        else:
+            found, unknown = _file_units(source, root, settings.partition_bytes)
+            unread += unknown
+        if not found:
+            _nothing(source, unread)
+        units += found
+    return SourcePlan(tuple(units), tuple(missing), tuple(unread))
+
+
+def _nothing(source: SourceSettings, unread: Sequence[str]) -> None:
+    shown = ", ".join(unread[:3])
+    raise UserError(
+        t("corpus.nothing.what", source=source.name),
+        where=source.path,
+        why=t("corpus.nothing.unknown", files=shown) if shown else t("corpus.nothing.empty"),
+        fix=t("corpus.nothing.fix"),
+    )
+
+
+def _file_units(source: SourceSettings, root: Path, partition: int) -> tuple[list[Unit], list[str]]:
+    units: list[Unit] = []
+    unknown: list[str] = []
+    remaining = source.max_bytes
+    info = SourceInfo(source.name, source.domain, source.language, source.licence)
+    for path, name, size in _walk(source, root):
+        if not _wanted(name, source):
+            continue
+        reader = files.reader_of(name)
+        if reader is None:
+            unknown.append(name)
+            continue
+        if remaining is not None and remaining <= 0:
+            break
+        unit = Unit(
+            info,
+            reader,
+            (path,),
+            (f"{source.name}:{name}",),
+            size,
+            limit_bytes=remaining,
+            text_field=source.text_field,
+            language_field=source.language_field,
+            licence_field=source.licence_field,
+            separator=source.separator,
+        )
+        units += _cut(unit, partition)
+        if remaining is not None:
+            remaining -= int(size * (EXPANSION if name.endswith(streams.COMPRESSIONS) else 1))
+    return _join_small(units, partition), unknown
+
+
+def _wanted(name: str, source: SourceSettings) -> bool:
+    if source.include and not any(fnmatch.fnmatch(name, pattern) for pattern in source.include):
+        return False
+    return not any(fnmatch.fnmatch(name, pattern) for pattern in source.exclude)
+
+
+def _walk(source: SourceSettings, root: Path) -> list[tuple[str, str, int]]:
+    """Path, relative name and size of every file, sorted by name; hidden ones are left out."""
+    if streams.is_remote(source.path):
+        return _walk_remote(source.path)
+    base = (root / source.path.removeprefix("file://")).expanduser()
+    if base.is_file():
+        return [(str(base), base.name, base.stat().st_size)]
+    if base.is_dir():
+        found = [path for path in base.rglob("*") if path.is_file()]
+        top = base
+    else:
+        top = Path(*_fixed_parts(base))
+        pattern = str(base.relative_to(top))
+        found = (
+            [path for path in top.glob(pattern) if path.is_file()] if pattern != "." and top.is_dir() else []
+        )
+        if not found:
+            raise UserError(
+                t("corpus.absent.what", path=source.path),
+                where=f"corpus.sources.{source.name}",
+                why=t("corpus.absent.why", path=base),
+                fix=t("corpus.absent.fix"),
+            )
+    named = [(path.relative_to(top), path) for path in found]
+    return sorted(
+        (str(path), name.as_posix(), path.stat().st_size)
+        for name, path in named
+        if not any(part.startswith(".") for part in name.parts)
+    )
+
+
+def _fixed_parts(path: Path) -> list[str]:
+    fixed: list[str] = []
+    for part in path.parts:
+        if any(sign in part for sign in "*?["):
+            break
+        fixed.append(part)
+    return fixed
+
+
+def _walk_remote(address: str) -> list[tuple[str, str, int]]:
+    import fsspec
+
+    system, inner = fsspec.core.url_to_fs(address)
+    try:
+        entries = system.glob(inner, detail=True) if "*" in inner else system.find(inner, detail=True)
+    except OSError as error:
+        raise UserError(
+            t("corpus.absent.what", path=address), where=address, why=str(error), fix=t("corpus.absent.fix")
+        ) from error
+    prefix = inner.split("*")[0].rpartition("/")[0] if "*" in inner else inner.rstrip("/")
+    return sorted(
+        (
+            system.unstrip_protocol(name),
+            name.removeprefix(prefix).lstrip("/") or name.rpartition("/")[2],
+            int(entry.get("size") or 0),
+        )
+        for name, entry in entries.items()
+        if entry.get("type") == "file"
+    )
+
+
+def _cut(unit: Unit, partition: int) -> list[Unit]:
+    """Cut a large plain JSONL or Parquet file into ranges; everything else is read whole."""
+    path = unit.paths[0]
+    if unit.bytes <= 2 * partition or unit.limit_bytes is not None or streams.is_remote(path):
+        return [unit]
+    if unit.reader == "jsonl" and not path.lower().endswith(streams.COMPRESSIONS):
+        starts = _line_starts(Path(path), unit.bytes, partition)
+        return [
+            replace(unit, start=start, stop=stop, bytes=stop - start)
+            for start, stop in zip(starts, [*starts[1:], unit.bytes], strict=True)
+        ]
+    if unit.reader == "parquet":
+        import pyarrow.parquet as pq
+
+        try:
+            groups = pq.ParquetFile(path).num_row_groups
+        except (OSError, ValueError):
+            return [unit]
+        step = max(1, int(groups * partition / unit.bytes))
+        share = unit.bytes // max(groups, 1)
+        return [
+            replace(
+                unit, start=first, stop=min(first + step, groups), bytes=share * min(step, groups - first)
+            )
+            for first in range(0, groups, step)
+        ]
+    return [unit]
+
+
+def _line_starts(path: Path, size: int, step: int) -> list[int]:
+    starts = [0]
+    with path.open("rb") as file:
+        while starts[-1] + step < size:
+            file.seek(starts[-1] + step)
+            while True:
+                chunk = file.read(streams.CHUNK)
+                end = chunk.find(b"\n")
+                if end >= 0:
+                    position = file.tell() - len(chunk) + end + 1
+                    break
+                if not chunk:
+                    return starts
+            if position >= size:
+                break
+            starts.append(position)
+    return starts
+
+
+def _join_small(units: list[Unit], partition: int) -> list[Unit]:
+    """Put small whole files of one kind together, so that a folder of many files is few units."""
+    joined: list[Unit] = []
+    for unit in units:
+        last = joined[-1] if joined else None
+        if (
+            last is not None
+            and last.bytes + unit.bytes <= partition
+            and replace(last, paths=(), names=(), bytes=0) == replace(unit, paths=(), names=(), bytes=0)
+        ):
+            joined[-1] = replace(
+                last,
+                paths=last.paths + unit.paths,
+                names=last.names + unit.names,
+                bytes=last.bytes + unit.bytes,
+            )
+        else:
+            joined.append(unit)
+    return joined
