@@ -20,7 +20,9 @@ class BudgetSettings(Section):
     tokens: float | None = Field(None, gt=0, description="Training tokens seen, repeats included.")
     epochs: float | None = Field(None, gt=0, description="Passes over the training tokens.")
     minutes: float | None = Field(
-        None, gt=0, description="Wall time of the training loop: steps are set from a measured rate before the first step."
+        None,
+        gt=0,
+        description="Wall time of the training loop: steps are set from a measured rate before the first step.",
     )
 
     @model_validator(mode="after")
@@ -34,15 +36,24 @@ class ScheduleSettings(Section):
     """The learning rate as a closed form of the step: warm-up, then a shape."""
 
     shape: Literal["wsd", "cosine", "linear", "constant", "inverse_sqrt", "cycles"] = Field(
-        "wsd", description="wsd: warm-up, stable, decay. The others begin to fall (or stay) right after the warm-up."
+        "wsd",
+        description="wsd: warm-up, stable, decay. The others begin to fall (or stay) right after the warm-up.",
     )
     warmup_share: float = Field(0.02, ge=0, le=1, description="Share of the steps spent in linear warm-up.")
-    warmup_steps: int | None = Field(None, ge=0, description="Steps of warm-up; replaces warmup_share where given.")
-    decay_share: float = Field(0.4, ge=0, le=1, description="wsd: share of the steps spent in the final decay.")
-    decay: Literal["linear", "sqrt"] = Field("linear", description="wsd: form of the decay; sqrt is 1 - sqrt(t).")
+    warmup_steps: int | None = Field(
+        None, ge=0, description="Steps of warm-up; replaces warmup_share where given."
+    )
+    decay_share: float = Field(
+        0.4, ge=0, le=1, description="wsd: share of the steps spent in the final decay."
+    )
+    decay: Literal["linear", "sqrt"] = Field(
+        "linear", description="wsd: form of the decay; sqrt is 1 - sqrt(t)."
+    )
     floor: float = Field(0.0, ge=0, le=1, description="Factor the decay ends at.")
     cycles: int = Field(3, gt=0, description="cycles: number of cosine cycles.")
-    cycle_decay: float = Field(1.0, gt=0, le=1, description="cycles: each cycle starts at this factor of the one before.")
+    cycle_decay: float = Field(
+        1.0, gt=0, le=1, description="cycles: each cycle starts at this factor of the one before."
+    )
 
 
 class OptimizerSettings(Section):
@@ -51,36 +62,61 @@ class OptimizerSettings(Section):
     kind: Literal["muon", "adamw"] = Field(
         "muon", description="muon: Muon on the matrices, AdamW on the rest. adamw: AdamW on everything."
     )
-    matrix_rate: float | None = Field(None, gt=0, description="Rate of the weight matrices; derived from kind where not given.")
-    embedding_rate: float | None = Field(None, gt=0, description="Rate of the embedding tables; derived where not given.")
-    head_rate: float | None = Field(None, gt=0, description="Rate of the output head (untied); derived where not given.")
-    vector_rate: float | None = Field(None, gt=0, description="Rate of gains, biases and scalars; derived where not given.")
-    weight_decay: float = Field(0.1, ge=0, description="Decoupled weight decay of the matrices; nothing else decays.")
+    matrix_rate: float | None = Field(
+        None, gt=0, description="Rate of the weight matrices; derived from kind where not given."
+    )
+    embedding_rate: float | None = Field(
+        None, gt=0, description="Rate of the embedding tables; derived where not given."
+    )
+    head_rate: float | None = Field(
+        None, gt=0, description="Rate of the output head (untied); derived where not given."
+    )
+    vector_rate: float | None = Field(
+        None, gt=0, description="Rate of gains, biases and scalars; derived where not given."
+    )
+    weight_decay: float = Field(
+        0.1, ge=0, description="Decoupled weight decay of the matrices; nothing else decays."
+    )
     decay_embeddings: bool = Field(False, description="Let weight decay reach embeddings and head too.")
     beta1: float = Field(0.8, ge=0, lt=1, description="AdamW: decay of the first moment.")
     beta2: float = Field(0.95, ge=0, lt=1, description="AdamW: decay of the second moment.")
     epsilon: float = Field(1e-10, gt=0, description="AdamW: added to the root of the second moment.")
     momentum: float = Field(0.95, ge=0, lt=1, description="Muon: Nesterov momentum.")
     newton_schulz_steps: int = Field(3, ge=1, le=10, description="Muon: iterations of the orthogonalisation.")
-    clip_norm: float | None = Field(1.0, gt=0, description="Global gradient norm is cut to this; null switches clipping off.")
+    clip_norm: float | None = Field(
+        1.0, gt=0, description="Global gradient norm is cut to this; null switches clipping off."
+    )
 
 
 class RegularisationSettings(Section):
-    """What keeps a model from learning its training text by heart. Dropout rates stand in the model section."""
+    """Additions to the loss. Dropout rates stand in the model section, weight decay in the optimizer's."""
 
-    label_smoothing: float = Field(0.0, ge=0, lt=1, description="Share of the target probability spread over all tokens.")
-    z_loss: float = Field(0.0, ge=0, description="Weight of the squared log-partition; keeps logits from drifting.")
-    average_decay_phase: bool = Field(False, description="Average the weights over the decay phase and save that average.")
+    label_smoothing: float = Field(
+        0.0, ge=0, lt=1, description="Share of the target probability spread over all tokens."
+    )
+    z_loss: float = Field(
+        0.0, ge=0, description="Weight of the squared log-partition; keeps logits from drifting."
+    )
 
 
 class ValidationSettings(Section):
     """Scores on fixed validation text, a domain and language at a time, in bits per byte."""
 
-    count: int = Field(12, ge=1, description="Validations in the whole run, evenly spread, the last one at the end.")
-    every_steps: int | None = Field(None, gt=0, description="Steps between validations; replaces count where given.")
-    slice_bytes: int = Field(60_000, gt=0, description="Text scored in each slice; the same documents every time.")
-    final_slice_bytes: int = Field(200_000, gt=0, description="Text scored in each slice after the last step.")
-    train_bytes: int = Field(120_000, ge=0, description="Training text re-scored in evaluation mode; 0 leaves it out.")
+    count: int = Field(
+        12, ge=1, description="Validations in the whole run, evenly spread, the last one at the end."
+    )
+    every_steps: int | None = Field(
+        None, gt=0, description="Steps between validations; replaces count where given."
+    )
+    slice_bytes: int = Field(
+        60_000, gt=0, description="Text scored in each slice; the same documents every time."
+    )
+    final_slice_bytes: int = Field(
+        200_000, gt=0, description="Text scored in each slice after the last step."
+    )
+    train_bytes: int = Field(
+        120_000, ge=0, description="Training text re-scored in evaluation mode; 0 leaves it out."
+    )
 
 
 class EarlyStoppingSettings(Section):
@@ -102,50 +138,59 @@ class CheckpointSettings(Section):
     keep_best: dict[str, Literal["down", "up"]] = Field(
         {"val/all/bpb": "down"}, description="Figure and direction: the best checkpoint of each is kept."
     )
-    keep_every_steps: int | None = Field(None, gt=0, description="Checkpoints at multiples of this step are kept for good.")
-    asynchronous: bool = Field(True, description="Write in the background while training goes on.")
-    stop_when_full: bool = Field(False, description="Stop the run where a checkpoint cannot be written; else warn and go on.")
-
-
-class WarmStartSettings(Section):
-    """Phases in which sequences or batches are shorter than in the rest of the run."""
-
-    short_sequences: int | None = Field(None, gt=0, description="Sequence length of the first phase; a divisor of seq_len.")
-    short_share: float = Field(0.3, ge=0, le=1, description="Share of the steps trained on short sequences.")
-    batch_growth: list[float] = Field(
-        [], description="Shares of the run after which the global batch doubles, e.g. [0.5, 0.8]; rates are not touched."
+    keep_every_steps: int | None = Field(
+        None, gt=0, description="Checkpoints at multiples of this step are kept for good."
     )
+    asynchronous: bool = Field(True, description="Write in the background while training goes on.")
+    stop_when_full: bool = Field(
+        False, description="Stop the run where a checkpoint cannot be written; else warn and go on."
+    )
+
+
+class PhaseSettings(Section):
+    """A first phase on shorter sequences: the same tokens in more rows, each step as large as the others."""
+
+    short_sequences: int | None = Field(
+        None, gt=0, description="Sequence length of the first phase; a divisor of model.seq_len."
+    )
+    short_share: float = Field(0.3, ge=0, le=1, description="Share of the steps trained on short sequences.")
 
 
 class TrainSettings(Section):
     """The training stage."""
 
-    seed: int = Field(0, ge=0, description="Seed of initialisation and dropout; the order of data has its own seed.")
     budget: BudgetSettings = Field(BudgetSettings(tokens=2_000_000), description="How long to train.")
-    seq_len: int = Field(256, ge=8, description="Tokens in one training row.")
-    global_batch_tokens: int = Field(2048, gt=0, description="Tokens in one optimizer step, all micro-batches and ranks.")
+    global_batch_tokens: int = Field(
+        2048,
+        gt=0,
+        description="Tokens in one optimizer step, all micro-batches and ranks; a multiple of model.seq_len.",
+    )
     optimizer: OptimizerSettings = Field(OptimizerSettings(), description="Optimizer and rates.")
     schedule: ScheduleSettings = Field(ScheduleSettings(), description="Learning rate over the run.")
-    regularisation: RegularisationSettings = Field(RegularisationSettings(), description="Label smoothing, z-loss, averaging.")
-    phases: WarmStartSettings = Field(WarmStartSettings(), description="Short sequences and small batches at the start.")
+    regularisation: RegularisationSettings = Field(
+        RegularisationSettings(), description="Label smoothing and z-loss."
+    )
+    phases: PhaseSettings = Field(PhaseSettings(), description="Short sequences at the start.")
     validation: ValidationSettings = Field(ValidationSettings(), description="Scores during training.")
-    early_stopping: EarlyStoppingSettings | None = Field(None, description="Stop early; null trains to the end.")
-    checkpoint: CheckpointSettings = Field(CheckpointSettings(), description="Checkpoints and their retention.")
+    early_stopping: EarlyStoppingSettings | None = Field(
+        None, description="Stop early; null trains to the end."
+    )
+    checkpoint: CheckpointSettings = Field(
+        CheckpointSettings(), description="Checkpoints and their retention."
+    )
     device: Device = Field("auto", description="auto takes CUDA, then MPS, then the processor.")
     precision: Precision = Field(
-        "auto", description="bfloat16: weights in bfloat16 with float32 master copies. auto measures this machine."
+        "auto",
+        description="bfloat16: weights in bfloat16 with float32 master copies. auto measures this machine.",
     )
     compile: Compile = Field("auto", description="auto compiles where the run is long enough to pay for it.")
-    micro_batch: int | None = Field(None, gt=0, description="Rows computed at once; measured once where not given.")
-    threads: int | None = Field(None, gt=0, description="Processor threads; all cores this process may use where not given.")
+    micro_batch: int | None = Field(
+        None, gt=0, description="Rows computed at once; measured once where not given."
+    )
+    threads: int | None = Field(
+        None, gt=0, description="Processor threads; all cores this process may use where not given."
+    )
     log_every: int = Field(1, gt=0, description="Steps between rows of metrics.jsonl.")
-    writers: list[Literal["tensorboard", "wandb", "trackio"]] = Field([], description="Optional copies of the figures.")
-
-    @model_validator(mode="after")
-    def _batch_holds_rows(self) -> Self:
-        if self.global_batch_tokens % self.seq_len:
-            raise ValueError("global_batch_tokens must be a multiple of seq_len")
-        short = self.phases.short_sequences
-        if short is not None and self.seq_len % short:
-            raise ValueError("phases.short_sequences must divide seq_len")
-        return self
+    writers: list[Literal["tensorboard", "wandb", "trackio"]] = Field(
+        [], description="Optional copies of the figures."
+    )

@@ -1,0 +1,79 @@
+"""Muon: momentum whose matrix update is made nearly orthogonal (Jordan et al. 2024, kellerjordan.github.io/posts/muon).
+
+The orthogonalisation is a short Newton–Schulz iteration with the quintic of that page. Here it runs on the Gram matrix of the short
+side: with G = X Xᵀ every iterate is a polynomial of G times X, so that each step costs products of the short side only and the long
+side is multiplied twice in all. Few steps are enough: singular values land in about [0.3, 1.2], and a cheap step learns more per second
+on a processor than an exact one (docs/measured/defaults.md).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+# Coefficients of the quintic a·x + b·x³ + c·x⁵ from the page above: steep at zero, bounded near one.
+QUINTIC = (3.4445, -4.7750, 2.0315)
+EPSILON = 1e-7
+
+
+def orthogonalise(matrices: Tensor, steps: int) -> Tensor:
+    """Nearly orthogonal factors of a stack of matrices.
+
+    `matrices` is `[n, rows, columns]`; the result has the same shape, and the singular vectors of the input with singular
+    values near 1. A zero matrix stays zero.
+    """
+    tall = matrices.shape[-2] > matrices.shape[-1]
+    x = matrices.mT if tall else matrices
+    norm = torch.linalg.vector_norm(x, dim=(1, 2)).clamp_min(EPSILON)
+    x = x / norm[:, None, None]
+    a, b, c = QUINTIC
+    gram = x @ x.mT
+    factor: Tensor | None = None
+    for index in range(steps):
+        polynomial = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)
+        polynomial.diagonal(dim1=-2, dim2=-1).add_(a)
+        factor = polynomial if factor is None else polynomial @ factor
+        if index + 1 < steps:
+            gram = polynomial @ gram @ polynomial
+    assert factor is not None
+    result: Tensor = factor @ x
+    return result.mT if tall else result
+
+
+class Muon:
+    """Momentum and orthogonalised updates of a list of matrices; decoupled weight decay."""
+
+    def __init__(
+        self, parameters: list[torch.nn.Parameter], *, momentum: float, steps: int, weight_decay: float
+    ) -> None:
+        self._parameters = parameters
+        self._momentum = momentum
+        self._steps = steps
+        self._weight_decay = weight_decay
+        self.buffers = [torch.zeros_like(p, dtype=torch.float32) for p in parameters]
+        shapes: dict[tuple[int, ...], list[int]] = {}
+        for index, parameter in enumerate(parameters):
+            shapes.setdefault(tuple(parameter.shape), []).append(index)
+        self._by_shape = list(shapes.values())
+
+    @torch.no_grad()
+    def step(self, rate: float) -> None:
+        """One update at learning rate `rate`; parameters without a gradient stay where they are."""
+        for indices in self._by_shape:
+            live = [i for i in indices if self._parameters[i].grad is not None]
+            if not live:
+                continue
+            updates = self._nesterov(live)
+            rows, columns = updates.shape[-2:]
+            scale = max(1.0, rows / columns) ** 0.5
+            for index, update in zip(live, orthogonalise(updates, self._steps), strict=True):
+                parameter = self._parameters[index]
+                if self._weight_decay:
+                    parameter.mul_(1.0 - rate * self._weight_decay)
+                parameter.add_(update.to(parameter.dtype), alpha=-rate * scale)
+
+    def _nesterov(self, indices: list[int]) -> Tensor:
+        gradients = [self._parameters[i].grad.float() for i in indices]  # type: ignore[union-attr]  # live ones have one
+        buffers = [self.buffers[i] for i in indices]
+        torch._foreach_lerp_(buffers, gradients, 1.0 - self._momentum)
+        return torch.stack(torch._foreach_lerp(gradients, buffers, self._momentum))

@@ -1,0 +1,18 @@
+"""Number formats: float32 weights, or bfloat16 weights whose float32 masters live in the optimizer."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from umsicht.train.machine import Machine
+
+
+def computing(model: nn.Module, machine: Machine) -> nn.Module:
+    """The model in the format of `machine`; gains, biases and scalars stay float32 (their rounding would not average out)."""
+    if machine.precision != "bfloat16":
+        return model
+    for parameter in model.parameters():
+        if parameter.ndim >= 2:
+            parameter.data = parameter.data.to(torch.bfloat16)
+    return model

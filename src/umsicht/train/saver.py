@@ -1,0 +1,102 @@
+"""When checkpoints are due, who writes them, and what happens when that fails."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+from umsicht.findings import Finding
+from umsicht.recipe.train import CheckpointSettings
+from umsicht.record import Progress, Run
+from umsicht.train import checkpoints
+from umsicht.train.checkpoints import Retention, Snapshot
+from umsicht.train.hooks import StopRun
+from umsicht.words import t
+
+
+class Saver:
+    """Writes snapshots, in the background where asked: training waits for the copy, not for the disk."""
+
+    def __init__(self, run: Run, settings: CheckpointSettings, progress: Progress) -> None:
+        self._run = run
+        self._settings = settings
+        self._progress = progress
+        self._retention = Retention(settings.keep_last, settings.keep_best, settings.keep_every_steps)
+        self._thread: threading.Thread | None = None
+        self._failure: OSError | None = None
+        self._last_step = 0
+        self._last_tokens = 0
+        self._last_time = time.monotonic()
+        self.stall_s = 0.0
+
+    def resumed_at(self, step: int, tokens: int) -> None:
+        """The run goes on from a checkpoint: intervals count from there."""
+        self._last_step, self._last_tokens, self._last_time = step, tokens, time.monotonic()
+
+    def due(self, step: int, tokens: int) -> bool:
+        """True where an interval in steps, tokens or minutes has passed."""
+        s = self._settings
+        by_steps = s.every_steps is not None and step // s.every_steps > self._last_step // s.every_steps
+        by_tokens = (
+            s.every_tokens is not None and tokens // s.every_tokens > self._last_tokens // s.every_tokens
+        )
+        by_time = s.every_minutes is not None and time.monotonic() - self._last_time >= 60 * s.every_minutes
+        return by_steps or by_tokens or by_time
+
+    def save(self, snapshot: Snapshot, *, wait: bool = False) -> Path:
+        """Write `snapshot`; the path it has, or will have, under its final name. Raises StopRun where the recipe says so."""
+        self._join()
+        self._last_step, self._last_tokens, self._last_time = snapshot.step, snapshot.tokens, time.monotonic()
+        if self._settings.asynchronous and not wait:
+            self._thread = threading.Thread(target=self._write, args=(snapshot,), name="umsicht-checkpoint")
+            self._thread.start()
+        else:
+            self._write(snapshot)
+            self._report()
+        return self._run.checkpoints / checkpoints.folder_name(snapshot.step)
+
+    def close(self) -> None:
+        """Wait for the write in flight."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        if self._failure is not None:
+            self._record(self._failure)
+            self._failure = None
+
+    def _join(self) -> None:
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        self._report()
+
+    def _write(self, snapshot: Snapshot) -> None:
+        try:
+            checkpoints.save(self._run, snapshot)
+            checkpoints.prune(self._run, self._retention)
+        except OSError as error:
+            self._failure = error
+
+    def _report(self) -> None:
+        if self._failure is None:
+            return
+        finding = self._record(self._failure)
+        self._failure = None
+        if self._settings.stop_when_full:
+            raise StopRun(finding)
+
+    def _record(self, error: OSError) -> Finding:
+        grade = "stop" if self._settings.stop_when_full else "warn"
+        finding = Finding(
+            "CHECKPOINT/not-written",
+            grade,  # type: ignore[arg-type]  # one of two literals
+            "train",
+            str(error.filename or self._run.checkpoints),
+            {"step": self._last_step, "error": error.strerror or str(error)},
+        )
+        self._run.add_finding(finding.to_dict())
+        self._progress.note(
+            t("train.checkpoint_not_written", step=self._last_step, error=error.strerror or error)
+        )
+        return finding
