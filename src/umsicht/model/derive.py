@@ -13,15 +13,16 @@ from .config import ModelConfig
 VOCAB_MULTIPLE = 128
 
 
-def derive(settings: ModelSettings, n_tokens: int, *, seq_len: int = 256) -> ModelConfig:
+def derive(settings: ModelSettings, n_tokens: int, *, seq_len: int | None = None) -> ModelConfig:
     """All sizes from `settings.d_model`; whatever the recipe names outright is taken as it is.
 
     Depth is one layer a 64 of width (nanochat's ratio), four at least from width 128 on. Heads are 128 wide where
     that leaves two of them (attention is cheaper with wide heads). The feed-forward width keeps 8·d² weights a
-    block in both kinds: 8/3·d for SwiGLU, 4·d for squared ReLU. `n_tokens` is the tokenizer's count, `seq_len` the
-    context trained with (section `train`). Raises `UserError` where sizes do not fit.
+    block in both kinds: 8/3·d for SwiGLU, 4·d for squared ReLU. `n_tokens` is the tokenizer's count; `seq_len`
+    replaces the recipe's. Raises `UserError` where sizes do not fit.
     """
     d = settings.d_model
+    seq_len = seq_len or settings.seq_len
     n_layers = settings.n_layers or max(4 if d >= 128 else 2, round(d / 64))
     head_dim = settings.head_dim or (d // settings.n_heads if settings.n_heads else _head_dim(d))
     n_heads = settings.n_heads or d // head_dim

@@ -26,6 +26,9 @@ class ModelSettings(Section):
         "fast learns most per second and exports nowhere.",
     )
     d_model: int = Field(256, ge=16, description="Width of the residual stream: the one dial of size.")
+    seq_len: int = Field(
+        256, ge=8, description="Context length trained with, in tokens; training rows are this long."
+    )
     n_layers: int | None = Field(
         None, ge=1, description="Number of blocks. Left out: one for each 64 of width."
     )

@@ -1,5 +1,26 @@
 """Scores on fixed tokens and generation: the loss, bits per byte, text."""
 
+from .documents import TokenNats, document_nats, of_logits, of_transformer
+from .generate import generate
 from .loss import IGNORE, LossSum, cross_entropy_sum, loss_sum, token_nats
+from .sampling import SamplingRule
+from .split import ScoreProtocol, SliceScore, SplitScore, evaluating, score_split
 
-__all__ = ["IGNORE", "LossSum", "cross_entropy_sum", "loss_sum", "token_nats"]
+__all__ = [
+    "IGNORE",
+    "LossSum",
+    "SamplingRule",
+    "ScoreProtocol",
+    "SliceScore",
+    "SplitScore",
+    "TokenNats",
+    "cross_entropy_sum",
+    "document_nats",
+    "evaluating",
+    "generate",
+    "loss_sum",
+    "of_logits",
+    "of_transformer",
+    "score_split",
+    "token_nats",
+]
