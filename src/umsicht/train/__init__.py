@@ -7,6 +7,7 @@ from umsicht.train.objective import LanguageModelling, LossSums, Objective
 from umsicht.train.optimizer import Optimizer
 from umsicht.train.reduction import ALONE, Reduction
 from umsicht.train.schedule import Schedule
+from umsicht.train.validation import Validation
 
 __all__ = [
     "ALONE",
@@ -24,6 +25,7 @@ __all__ = [
     "Snapshot",
     "StopRun",
     "Trainer",
+    "Validation",
     "View",
     "best",
     "find_latest",
