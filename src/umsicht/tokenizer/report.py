@@ -1,0 +1,65 @@
+"""What a tokenizer costs in each language and domain, measured on text that it was not trained on."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from umsicht.recipe.tokenizer import TokenizerSettings
+from umsicht.record.progress import QUIET, Progress
+from umsicht.tokenizer import findings as judge
+from umsicht.tokenizer import roundtrip
+from umsicht.tokenizer.core import Tokenizer
+from umsicht.tokenizer.fertility import measure
+from umsicht.tokenizer.sample import Sample
+
+SLICE_BYTES = 1_000_000
+SLICE_DOCUMENTS = 2_000
+EQUAL_IDS_BYTES = 20_000
+
+
+def report(
+    tokenizer: Tokenizer,
+    settings: TokenizerSettings,
+    held_out: Iterable[Sample],
+    *,
+    sample: dict[str, Any],
+    progress: Progress = QUIET,
+) -> dict[str, Any]:
+    """Fertility a slice, round trip, equal ids of both engines, and the findings drawn from them; plain JSON."""
+    documents = take(held_out)
+    fertility = measure(tokenizer, documents)
+    compared = tokenizer.assert_equal_ids(_openings(documents)) if tokenizer.is_byte_level else 0
+    found = [
+        *roundtrip.findings(tokenizer, ((f"{d.domain}.{d.language}", d.text) for d in documents[:1000])),
+        *judge.judge(settings, fertility, sample),
+    ]
+    return {
+        "fertility": {name: figure.to_dict() for name, figure in sorted(fertility.items())},
+        "equal_ids_texts": compared,
+        "findings": [finding.to_dict() for finding in found],
+    }
+
+
+def take(documents: Iterable[Sample], slice_bytes: int = SLICE_BYTES) -> list[Sample]:
+    """The first documents of each slice, up to `slice_bytes` characters."""
+    spent: dict[str, int] = {}
+    count: dict[str, int] = {}
+    kept = []
+    for document in documents:
+        name = f"{document.domain}.{document.language}"
+        if spent.get(name, 0) >= slice_bytes or count.get(name, 0) >= SLICE_DOCUMENTS or not document.text:
+            continue
+        text = document.text[:slice_bytes]
+        kept.append(Sample(text, document.language, document.domain))
+        spent[name] = spent.get(name, 0) + len(text)
+        count[name] = count.get(name, 0) + 1
+    return kept
+
+
+def _openings(documents: Sequence[Sample]) -> Iterable[str]:
+    return itertools.islice((document.text[:EQUAL_IDS_BYTES] for document in documents), 200)
+
+
+__all__ = ["report", "take"]
