@@ -13,24 +13,22 @@ if TYPE_CHECKING:
     from umsicht.evaluate.hook import SampleHook
     from umsicht.evaluate.promptset import Prompt, PromptSet
     from umsicht.evaluate.promptset import load as load_prompts
+    from umsicht.evaluate.protocol import Protocol
     from umsicht.evaluate.samples import draw, summary
     from umsicht.evaluate.stage import Inputs, build
-    from umsicht.evaluate.windows import Protocol, of_logits, of_transformer
 
 _WHERE = {
     "Evaluation": ("evaluation", "Evaluation"),
     "Inputs": ("stage", "Inputs"),
     "Prompt": ("promptset", "Prompt"),
     "PromptSet": ("promptset", "PromptSet"),
-    "Protocol": ("windows", "Protocol"),
+    "Protocol": ("protocol", "Protocol"),
     "SampleHook": ("hook", "SampleHook"),
     "build": ("stage", "build"),
     "draw": ("samples", "draw"),
     "evaluate_model": ("evaluation", "evaluate_model"),
     "load_all": ("evaluation", "load_all"),
     "load_prompts": ("promptset", "load"),
-    "of_logits": ("windows", "of_logits"),
-    "of_transformer": ("windows", "of_transformer"),
     "summary": ("samples", "summary"),
 }
 
@@ -46,8 +44,6 @@ __all__ = [
     "evaluate_model",
     "load_all",
     "load_prompts",
-    "of_logits",
-    "of_transformer",
     "summary",
 ]
 

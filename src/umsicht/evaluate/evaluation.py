@@ -12,17 +12,18 @@ from typing import Any
 import numpy as np
 import orjson
 import torch
-from torch import nn
 
 from umsicht.evaluate import heldout
 from umsicht.evaluate.baselines import Encoder, encode_excerpts
 from umsicht.evaluate.heldout import Excerpt
-from umsicht.evaluate.windows import Protocol, TokenNats, of_transformer, score_documents
+from umsicht.evaluate.protocol import Protocol
 from umsicht.findings import Finding
+from umsicht.model import Transformer
 from umsicht.record.artifact import Artifact
 from umsicht.record.files import atomic_json
 from umsicht.record.manifest import now
 from umsicht.record.run import Run
+from umsicht.score import TokenNats, document_nats, of_transformer
 
 SCHEMA = 1
 TOO_GOOD = 0.5
@@ -137,7 +138,7 @@ def load_all(run: Run) -> list[Evaluation]:
 
 
 def evaluate_model(
-    model: nn.Module,
+    model: Transformer,
     tokenizer: Encoder,
     baselines: Artifact,
     *,
@@ -152,7 +153,7 @@ def evaluate_model(
 ) -> Evaluation:
     """Score `model` on the held-out excerpts of a baselines artifact. Puts it into eval mode and back.
 
-    `nats_of` replaces the way our own transformer is asked (see `windows.of_logits` for foreign models).
+    `nats_of` replaces the way our own transformer is asked (see `umsicht.score.of_logits` for foreign models).
     """
     began = time.monotonic()
     excerpts = heldout.load(baselines.path)
@@ -199,7 +200,7 @@ def _score(
     ids = encode_excerpts(excerpts, tokenizer)
 
     def run(some: Sequence[Any]) -> list[float]:
-        scored = score_documents(
+        scored = document_nats(
             ask,
             some,
             prefix=protocol.prefix_token,

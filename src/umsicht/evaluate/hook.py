@@ -26,8 +26,10 @@ class SampleHook(Hook):
 
     def after_step(self, view: View) -> None:
         began = time.monotonic()
+        # the compiled wrapper hides the KV cache; the weights are the same
+        model = getattr(view.model, "_orig_mod", view.model)
         drawn = draw(
-            view.model, self._tokenizer, self._prompts, self._settings, step=view.step, tokens=view.tokens
+            model, self._tokenizer, self._prompts, self._settings, step=view.step, tokens=view.tokens
         )
         rows = list(drawn)
         for finding in [*changed_protocol(view.run.samples(), rows), *looping(rows, view.step)]:
