@@ -26,11 +26,17 @@ class Verb:
 VERBS: dict[str, Verb] = {
     "init": Verb("init", "init"),
     "run": Verb("run", "run"),
+    "evaluate": Verb("evaluate", "evaluate"),
+    "read": Verb("read", "read"),
+    "diagnose": Verb("diagnose", "diagnose"),
     "runs": Verb("runs", "runs"),
     "show": Verb("show", "show"),
     "verify": Verb("verify", "verify"),
     "lineage": Verb("lineage", "lineage"),
     "gc": Verb("gc", "gc"),
+    "report": Verb("report", "report"),
+    "watch": Verb("watch", "watch"),
+    "dashboard": Verb("dashboard", "dashboard"),
     "explain": Verb("explain", "explain"),
     "doctor": Verb("doctor", "doctor"),
 }

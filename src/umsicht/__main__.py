@@ -1,0 +1,5 @@
+"""`python -m umsicht`."""
+
+from umsicht.cli import main
+
+main()

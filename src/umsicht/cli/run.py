@@ -1,0 +1,157 @@
+"""`umsicht run`: from text to a trained, evaluated, recorded model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from umsicht.cli.output import TerminalProgress, human, print_finding, print_json, print_table
+from umsicht.findings import UserError
+from umsicht.recipe import Recipe, load_recipe
+from umsicht.record.project import Project
+from umsicht.words import t
+
+if TYPE_CHECKING:
+    from umsicht.pipeline import Finished
+    from umsicht.pipeline.walk import Walk
+
+Overrides = Annotated[list[str], Parameter(name="--set", negative=(), allow_leading_hyphen=True)]
+Waived = Annotated[list[str], Parameter(name="--waive", negative=())]
+
+
+def run(
+    recipe: Path,
+    *,
+    out: Path | None = None,
+    set_: Overrides | None = None,
+    waive: Waived | None = None,
+    because: str = "",
+    dry_run: bool = False,
+    json: bool = False,
+) -> int:
+    """Run a recipe from text to a trained, evaluated, recorded model. What exists is not made again; the same command resumes.
+
+    Parameters
+    ----------
+    recipe
+        The recipe file.
+    out
+        Folder of the project; by default one named after the recipe, in the current folder (the recipe's own folder if it is a `recipe.yaml`).
+    set_
+        Override a setting: --set train.budget.steps=500 (as often as needed).
+    waive
+        Pass a closed gate for this finding; needs --because.
+    because
+        The written reason for --waive; it stays in the record.
+    dry_run
+        Print what would be used and stop.
+    json
+        Print the result as JSON.
+    """
+    walk = open_walk(recipe, out=out, overrides=set_ or [], waive=waive or [], because=because)
+    if dry_run:
+        print_json(walk.recipe.plain())
+        return 0
+    from umsicht.pipeline import GateClosedError
+    from umsicht.pipeline import run as run_walk
+
+    try:
+        finished = run_walk(walk)
+    except GateClosedError as shut:
+        return show_gate(shut, json=json)
+    if finished.outcome.reason == "stopped-by-guard":
+        if finished.outcome.finding is not None:
+            print_finding(finished.outcome.finding)
+        return 3
+    if finished.outcome.reason == "interrupted":
+        print(t("cli.interrupted"))
+        return 130
+    print_json(result(walk, finished)) if json else show_result(walk, finished)
+    return 0
+
+
+def open_walk(
+    recipe: Path, *, out: Path | None = None, overrides: list[str], waive: list[str], because: str
+) -> Walk:
+    """Load a recipe and stand in its project's folder."""
+    from umsicht.pipeline.walk import Walk, parse_waivers
+
+    loaded = load_recipe(recipe, overrides)
+    folder = out or default_folder(recipe, loaded)
+    if folder.exists() and not folder.is_dir():
+        raise UserError(t("cli.run.out_is_file", path=folder), fix=t("cli.run.out_is_file.fix"))
+    return Walk(
+        loaded,
+        Project(folder),
+        root=recipe.resolve().parent,
+        progress=TerminalProgress(),
+        waivers=parse_waivers(waive, because),
+    )
+
+
+def default_folder(recipe: Path, loaded: Recipe) -> Path:
+    """A project's own recipe works where it lies; any other writes into a folder named after it, in the current folder."""
+    return recipe.parent if recipe.name == "recipe.yaml" else Path.cwd() / loaded.name
+
+
+def show_gate(shut: Any, *, json: bool = False) -> int:
+    """Print what shut a gate, and the only way past it."""
+    stopping = shut.decision.stopping
+    if json:
+        print_json(
+            {"gate": shut.decision.gate, "open": False, "stopping": [one.to_dict() for one in stopping]}
+        )
+        return 1
+    for finding in stopping:
+        print_finding(finding)
+    print(t("cli.gate.shut", gate=shut.decision.gate, count=len(stopping)))
+    print(t("cli.gate.waive", id=stopping[0].id))
+    return 1
+
+
+def result(walk: Walk, finished: Finished) -> dict[str, Any]:
+    """The end of a walk as plain JSON."""
+    return {
+        "run": str(finished.run.folder),
+        "outcome": {"reason": finished.outcome.reason, "step": finished.outcome.step},
+        "evaluation": finished.evaluation.to_dict() if finished.evaluation else None,
+        "diagnosis": finished.diagnosis.to_dict() if finished.diagnosis else None,
+        "report": str(finished.report) if finished.report else None,
+        "findings": [finding.to_dict() for finding in walk.findings],
+    }
+
+
+def show_result(walk: Walk, finished: Finished) -> None:
+    """The end of a walk in the terminal: scores beside baselines, findings, verdict, where to look."""
+    evaluation = finished.evaluation
+    if evaluation is not None:
+        rows = []
+        for name, score in sorted(evaluation.slices.items()):
+            base = evaluation.baselines.get(name, {})
+            best = min((value for value in base.values()), default=float("inf"))
+            rows.append(
+                (
+                    name,
+                    human(score.bytes, "B"),
+                    f"{score.bpb:.3f}",
+                    *(f"{base[key]:.3f}" if key in base else "—" for key in ("xz", "xz_context", "ngram5")),
+                    "✓" if score.bpb < best else "",
+                )
+            )
+        print_table(
+            [
+                t(f"cli.scores.{name}")
+                for name in ("slice", "bytes", "model", "xz", "xz_context", "ngram5", "best")
+            ],
+            rows,
+            title=t("cli.scores.title", step=evaluation.step),
+        )
+    for finding in walk.findings:
+        if finding.grade != "note":
+            print_finding(finding)
+    if finished.diagnosis is not None:
+        print(t("cli.verdict", verdict=finished.diagnosis.title))
+        print(f"  {finished.diagnosis.summary}")
+    print(t("cli.where", run=finished.run.folder, report=finished.report, project=walk.project.folder))

@@ -1,0 +1,72 @@
+"""`umsicht run`: the whole walk. Every step is skipped where its result exists; killed anywhere, the same call goes on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from umsicht.diagnose import Diagnosis
+from umsicht.evaluate import Evaluation
+from umsicht.pipeline import after, checks, planning, stages
+from umsicht.pipeline.training import Made, Material, open_run, sample_hook, train
+from umsicht.pipeline.walk import Walk
+from umsicht.record import Run
+from umsicht.train import Every, Outcome
+from umsicht.words import t
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What a walk leaves behind."""
+
+    run: Run
+    outcome: Outcome
+    evaluation: Evaluation | None = None
+    diagnosis: Diagnosis | None = None
+    report: Path | None = None
+
+
+def prepare(walk: Walk) -> Material:
+    """The data half: corpus, tokenizer, tokens, baselines."""
+    made_corpus = stages.corpus(walk)
+    vocabulary = stages.tokenizer(walk, made_corpus)
+    ids = stages.tokens(walk, made_corpus, vocabulary)
+    return Material(walk, Made(made_corpus, vocabulary, ids, stages.baselines(walk, made_corpus, vocabulary)))
+
+
+def run(walk: Walk) -> Finished:
+    """Run a recipe to the end. Raises GateClosedError where a gate stays shut, UserError for bad input."""
+    material = prepare(walk)
+    planning.plan(material)
+    checks.gate(material)
+    record = open_run(material, extra=checks.record_of(walk))
+    outcome = train_run(material, record)
+    if outcome.reason in ("interrupted", "stopped-by-guard"):
+        return Finished(record, outcome)
+    return finish(walk, record, outcome)
+
+
+def train_run(material: Material, record: Run) -> Outcome:
+    """The training of a run, with everything that hangs on it: validation, samples, monitors."""
+    walk = material.walk
+    if not record.manifest.get("findings_recorded"):
+        for finding in walk.findings:
+            record.add_finding({**finding.to_dict(), "step": 0})
+        record.update_manifest(findings_recorded=True)
+    steps = material.planned_steps()
+    every = (
+        Every(seconds=60.0)
+        if steps is None
+        else Every(steps=max(1, steps // walk.recipe.evaluate.samples.count))
+    )
+    return train(material, record, [*checks.hooks(material, record), sample_hook(material, every)])
+
+
+def finish(walk: Walk, record: Run, outcome: Outcome) -> Finished:
+    """Score, judge, report: each kept in the run's folder."""
+    evaluation = after.evaluate(record, walk.progress)
+    diagnosis = after.judge(record)
+    walk.progress.stage(t("pipeline.reporting"))
+    report = after.write_report(record)
+    walk.progress.close()
+    return Finished(record, outcome, evaluation, diagnosis, report)

@@ -1,0 +1,187 @@
+"""The training half of the walk: one run folder per thing that is trained, resumed wherever it stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from umsicht.evaluate import SampleHook, load_prompts
+from umsicht.model import ModelConfig, Transformer, build, derive, describe
+from umsicht.pipeline.walk import Walk
+from umsicht.record import Artifact, Run, content_id, short
+from umsicht.tokenizer import Tokenizer
+from umsicht.tokens import PackedSource, TokenData
+from umsicht.train import Every, Hook, Outcome, Trainer
+from umsicht.train.budget import total_steps
+from umsicht.train.changes import is_safe
+
+
+@dataclass(frozen=True)
+class Made:
+    """The artifacts that a run rests on."""
+
+    corpus: Artifact
+    tokenizer: Artifact
+    tokens: Artifact
+    baselines: Artifact
+
+    def ids(self) -> dict[str, str]:
+        """Ids by kind, as a run's manifest lists them."""
+        return {
+            "corpus": self.corpus.id,
+            "tokenizer": self.tokenizer.id,
+            "tokens": self.tokens.id,
+            "baselines": self.baselines.id,
+        }
+
+
+@dataclass(frozen=True)
+class Material:
+    """What training and checks work on, opened once."""
+
+    walk: Walk
+    made: Made
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The run's tokenizer."""
+        return Tokenizer.load(self.made.tokenizer.path)
+
+    @cached_property
+    def data(self) -> TokenData:
+        """The run's tokens."""
+        return TokenData.open(self.made.tokens.path)
+
+    @cached_property
+    def config(self) -> ModelConfig:
+        """The model's sizes, derived from the dial."""
+        settings = self.walk.recipe.model
+        return derive(settings, self.tokenizer.n_tokens, seq_len=settings.seq_len)
+
+    def model(self) -> Transformer:
+        """A freshly initialised model; the same weights each time."""
+        return build(self.config, self.walk.recipe.seed)
+
+    def source(self, steps: int | None = None) -> PackedSource:
+        """The batches of the run, as long as it is to be (curriculum phases are shares of `steps`)."""
+        recipe = self.walk.recipe
+        return PackedSource(
+            self.data.train,
+            seq_len=recipe.model.seq_len,
+            batch_tokens=recipe.train.global_batch_tokens,
+            seed=recipe.tokens.seed,
+            packing=recipe.tokens.packing,
+            mix=recipe.tokens.mix,
+            total_steps=steps,
+            eos_id=self.data.eos_id,
+        )
+
+    def planned_steps(self) -> int | None:
+        """Steps of the run where they do not depend on this machine's speed."""
+        budget = self.walk.recipe.train.budget
+        return None if budget.minutes is not None else total_steps(budget, self.source(), lambda: 1.0)
+
+    def describe_model(self) -> list[tuple[str, Any, bool]]:
+        """(name, value, derived) of every size, for printing and the record."""
+        return [
+            (name, value, derived) for name, value, derived in describe(self.config, self.walk.recipe.model)
+        ]
+
+
+def identity(material: Material) -> str:
+    """What makes a run this run: model, training, order of data, seed, inputs. Where checkpoints go and what is logged do not."""
+    recipe = material.walk.recipe
+    return content_id(
+        {
+            "model": recipe.model.plain(),
+            "train": _numbers_only(recipe.train.plain()),
+            "tokens": recipe.tokens.plain(),
+            "seed": recipe.seed,
+            "inputs": material.made.ids(),
+        }
+    )
+
+
+def _numbers_only(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Settings without those that may change on resume."""
+    kept: dict[str, Any] = {}
+    for key, value in settings.items():
+        name = f"{prefix}{key}"
+        if is_safe(name):
+            continue
+        kept[key] = _numbers_only(value, f"{name}.") if isinstance(value, Mapping) else value
+    return kept
+
+
+def run_folder(material: Material) -> Path:
+    """Where the run lives: `runs/<recipe>-<id12>`."""
+    return material.walk.project.runs_folder / f"{material.walk.recipe.name}-{short(identity(material))}"
+
+
+def open_run(material: Material, *, extra: Mapping[str, Any] | None = None) -> Run:
+    """The run of this recipe and data: the one begun before, or a new one."""
+    folder = run_folder(material)
+    recipe = material.walk.recipe
+    if (folder / "manifest.json").is_file():
+        return Run.open(folder)
+    steps = material.planned_steps()
+    return Run.create(
+        folder,
+        {
+            "id": identity(material),
+            "name": recipe.name,
+            "recipe": recipe.plain(),
+            "inputs": material.made.ids(),
+            "seed": recipe.seed,
+            "model": {**material.config.to_dict(), "n_parameters": n_parameters(material)},
+            "planned_steps": steps,
+            "planned_tokens": steps * recipe.train.global_batch_tokens if steps else None,
+            "tokenizer_digest": material.tokenizer.digest,
+            **(extra or {}),
+        },
+    )
+
+
+def n_parameters(material: Material) -> dict[str, int]:
+    """Parameters in all, and without the embedding tables and the head."""
+    import torch
+
+    with torch.device("meta"):
+        model = Transformer(material.config)
+    sizes: dict[str, int] = {}
+    for _, parameter, role in model.roles():
+        sizes[role] = sizes.get(role, 0) + parameter.numel()
+    tables = sum(sizes.get(role, 0) for role in ("embedding", "value_embedding", "head"))
+    return {"all": sum(sizes.values()), "body": sum(sizes.values()) - tables}
+
+
+def sample_hook(material: Material, every: Every) -> Hook:
+    """Fixed prompts in the corpus's languages, at the frequency of validation."""
+    settings = material.walk.recipe.evaluate.samples
+    languages = settings.languages or corpus_languages(material.made.corpus)
+    return SampleHook(
+        material.tokenizer, load_prompts(settings.prompts).only(languages), settings, every=every
+    )
+
+
+def corpus_languages(corpus: Artifact) -> tuple[str, ...]:
+    """Languages of the corpus's slices."""
+    return tuple(sorted({name.rpartition(".")[2] for name in corpus.report.get("slices", {})}))
+
+
+def train(material: Material, run: Run, hooks: Iterable[Hook]) -> Outcome:
+    """Train to the end, or go on from the newest whole checkpoint."""
+    walk = material.walk
+    trainer = Trainer(
+        material.model(),
+        material.source(material.planned_steps()),
+        walk.recipe.train,
+        run,
+        hooks=tuple(hooks),
+        seed=walk.recipe.seed,
+        progress=walk.progress,
+    )
+    return trainer.fit()

@@ -1,0 +1,112 @@
+"""The command line answers mistakes in four lines, with the right exit code, in both languages."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from umsicht.cli.verbs import ALIASES, VERBS
+
+
+def umsicht(*arguments: str, cwd: Path, lang: str = "en") -> subprocess.CompletedProcess[str]:
+    """Run the command line in a folder."""
+    return subprocess.run(
+        [sys.executable, "-m", "umsicht", *arguments],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "UMSICHT_LANG": lang, "COLUMNS": "120"},
+    )
+
+
+def test_help_names_every_verb(tmp_path: Path) -> None:
+    done = umsicht("--help", cwd=tmp_path)
+    assert done.returncode == 0
+    assert all(verb in done.stdout for verb in VERBS)
+
+
+@pytest.mark.parametrize("verb", sorted(VERBS))
+def test_every_verb_loads_and_explains_itself(verb: str) -> None:
+    assert (VERBS[verb].load().__doc__ or "").strip()
+
+
+def test_aliases_point_to_verbs() -> None:
+    assert set(ALIASES.values()) <= set(VERBS)
+
+
+def test_an_unknown_verb_is_a_usage_error_with_a_suggestion(tmp_path: Path) -> None:
+    done = umsicht("rnu", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "run" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_unknown_option_is_a_usage_error(tmp_path: Path) -> None:
+    done = umsicht("runs", "--jsno", cwd=tmp_path)
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+
+
+def test_a_missing_recipe_says_how_to_make_one_in_german_too(tmp_path: Path) -> None:
+    done = umsicht("run", "nichts.yaml", "--lang", "de", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "gibt es kein Rezept" in done.stderr
+
+
+def test_a_recipe_with_a_typo_names_file_and_line(tmp_path: Path) -> None:
+    (tmp_path / "r.yaml").write_text("name: x\npreset: tiny\ntrian: {}\n")
+    done = umsicht("run", "r.yaml", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "r.yaml:3" in done.stderr
+    assert "train" in done.stderr
+
+
+def test_init_writes_a_recipe_that_loads_and_never_overwrites_one(tmp_path: Path) -> None:
+    assert umsicht("init", "mine", "--preset", "tiny", cwd=tmp_path).returncode == 0
+    assert umsicht("run", "mine/recipe.yaml", "--dry-run", cwd=tmp_path).returncode == 0
+    assert umsicht("init", "mine", cwd=tmp_path).returncode == 2
+
+
+def test_an_override_shows_in_the_dry_run(tmp_path: Path) -> None:
+    (tmp_path / "r.yaml").write_text("name: x\npreset: tiny\n")
+    done = umsicht("run", "r.yaml", "--dry-run", "--set", "seed=7", "--set", "tokenizer.vocab_size=600", cwd=tmp_path)
+    recipe = json.loads(done.stdout)
+    assert (recipe["seed"], recipe["tokenizer"]["vocab_size"]) == (7, 600)
+
+
+def test_a_waiver_without_a_reason_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "r.yaml").write_text("name: x\npreset: tiny\n")
+    done = umsicht("run", "r.yaml", "--waive", "CORPUS/x", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "--because" in done.stderr
+
+
+def test_an_empty_project_has_no_runs_and_says_how_to_begin(tmp_path: Path) -> None:
+    done = umsicht("runs", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "umsicht run" in done.stdout
+    assert json.loads(umsicht("runs", "--json", cwd=tmp_path).stdout) == []
+
+
+def test_an_unknown_run_says_where_to_look(tmp_path: Path) -> None:
+    done = umsicht("show", "nothing", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "umsicht runs" in done.stderr
+
+
+def test_explain_knows_settings_and_suggests_for_typos(tmp_path: Path) -> None:
+    assert "tokenizer.vocab_size" in umsicht("explain", "tokenizer.vocab_size", cwd=tmp_path).stdout
+    done = umsicht("explain", "tokenizer.vocab_sise", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "tokenizer.vocab_size" in done.stderr
+
+
+def test_doctor_answers_in_json(tmp_path: Path) -> None:
+    facts = json.loads(umsicht("doctor", "--json", cwd=tmp_path).stdout)["facts"]
+    assert facts["torch"]
+    assert facts["cores"] >= 1
