@@ -1,0 +1,142 @@
+"""`diagnose()`: from a run folder or a foreign log to a verdict with evidence and next steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from umsicht.diagnose import also as extras
+from umsicht.diagnose import gap as gaps
+from umsicht.diagnose import next_steps, sawtooth
+from umsicht.diagnose.curves import Curves
+from umsicht.diagnose.decide import decide
+from umsicht.diagnose.events import find_events
+from umsicht.diagnose.facts import gather
+from umsicht.diagnose.logs import read_log
+from umsicht.diagnose.model import Diagnosis, Evidence
+from umsicht.diagnose.patterns import Case, Ruling
+from umsicht.diagnose.thresholds import DEFAULT, Thresholds
+from umsicht.record.manifest import read_manifest
+from umsicht.words import t
+
+
+def diagnose(
+    run: Path | str,
+    *,
+    columns: Mapping[str, str] | None = None,
+    vocab_size: int | None = None,
+    limits: Thresholds = DEFAULT,
+) -> Diagnosis:
+    """Diagnose a run folder, a `metrics.jsonl`, or a log of another tool.
+
+    `columns` maps Umsicht's metric names to the log's own (`{"train/loss": "Verlust"}`); `vocab_size` gives the initial loss ln V where
+    a log does not begin with the training. Raises UserError for a path that holds nothing readable.
+    """
+    path = Path(run)
+    curves = read_log(path, columns=columns)
+    if vocab_size is not None:
+        curves.vocab_size = vocab_size
+    manifest = (read_manifest(path) or {}) if path.is_dir() else {}
+    return judge(curves, settings=_settings(manifest, path), limits=limits)
+
+
+def judge(
+    curves: Curves, *, settings: Mapping[str, Any] | None = None, limits: Thresholds = DEFAULT
+) -> Diagnosis:
+    """Diagnose curves that were read already."""
+    facts = gather(curves, limits)
+    events = find_events(curves, limits)
+    saw = sawtooth.find(curves, limits)
+    if saw is not None:
+        events = (*events, saw)
+    case = Case(curves, facts, events, limits)
+    ruling, missing = decide(case)
+    gap = gaps.analyse(curves, limits)
+    own = curves.format == "umsicht"
+    return Diagnosis(
+        verdict=ruling.verdict,
+        confidence=ruling.confidence,
+        reason=ruling.reason,
+        evidence=_evidence(ruling),
+        next_steps=next_steps.build(
+            ruling.reason, ruling.causes, curves.source, own=own, settings=settings or {}
+        ),
+        events=events,
+        also=extras.find(case, gap, ruling),
+        gap=gap,
+        causes=ruling.causes,
+        missing=missing,
+        facts=_facts(case, ruling),
+        read={
+            "source": curves.source,
+            "format": curves.format,
+            "rows": curves.rows,
+            **curves.damage.to_dict(),
+        },
+        title=t(f"diagnose.verdict.{ruling.verdict}"),
+        summary=_summary(ruling),
+    )
+
+
+def _evidence(ruling: Ruling) -> tuple[Evidence, ...]:
+    """Each cited number once."""
+    found: dict[tuple[str, int], Evidence] = {}
+    for citation in ruling.citations:
+        item = citation.evidence
+        found.setdefault((item.metric, item.step), item)
+    return tuple(found.values())
+
+
+def _summary(ruling: Ruling) -> str:
+    shown = {key: _show(value) for key, value in ruling.numbers.items()}
+    if "would_be" in shown:
+        shown["would_be"] = t(f"diagnose.verdict.{ruling.numbers['would_be']}")
+    return t(f"diagnose.reason.{ruling.reason}", **shown)
+
+
+def _show(value: Any) -> Any:
+    return f"{value:.4g}" if isinstance(value, float) else "?" if value is None else value
+
+
+def _facts(case: Case, ruling: Ruling) -> dict[str, Any]:
+    facts, curves = case.facts, case.curves
+    return {
+        "initial_loss": facts.initial,
+        "train_best": facts.train_best,
+        "train_end": facts.train_end,
+        "val_best": facts.val_best,
+        "val_best_step": facts.val_best_step,
+        "val_end": facts.val_end,
+        "unit": facts.unit,
+        "last_step": curves.last_step,
+        "planned_steps": curves.planned_steps,
+        "still_falling": facts.still_falling,
+        **{f"rule_{key}": value for key, value in ruling.numbers.items()},
+    }
+
+
+def _settings(manifest: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """The present values that a next step would change, as far as the manifest knows them."""
+    recipe = manifest.get("recipe")
+    recipe = recipe if isinstance(recipe, Mapping) else {}
+    resolved = manifest.get("resolved")
+    resolved = resolved if isinstance(resolved, Mapping) else {}
+
+    def look(*keys: str) -> Any:
+        place: Any = recipe
+        for key in keys:
+            place = place.get(key) if isinstance(place, Mapping) else None
+        return place
+
+    found: dict[str, Any] = {
+        "matrix_rate": look("train", "optimizer", "matrix_rate") or resolved.get("matrix_rate"),
+        "steps": look("train", "budget", "steps") or resolved.get("steps"),
+        "d_model": look("model", "d_model") or resolved.get("d_model"),
+        "document_mask": look("model", "document_mask"),
+    }
+    for candidate in (path.parent.parent / "recipe.yaml", path / "recipe.yaml"):
+        if candidate.is_file():
+            found["recipe"] = str(candidate)
+            break
+    return found
