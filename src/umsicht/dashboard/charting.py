@@ -33,6 +33,7 @@ def figure(
     pixels: int = 600,
     events: Sequence[Mark] = (),
     size: tuple[int, int] = (760, 270),
+    unit_inside: bool = True,
 ) -> Figure:
     """Draw `chart`; restarts and non-finite values are marked besides `events`."""
     lines, marks, total = [], [*events], 0
@@ -52,7 +53,7 @@ def figure(
         summary=" ".join(summaries),
         lang=lang,
         x_label=t(f"dashboard.axis.{axis}", lang=lang),
-        y_label=chart.unit(lang),
+        y_label=chart.unit(lang) if unit_inside else "",
         marks=marks,
         width=size[0],
         height=size[1],

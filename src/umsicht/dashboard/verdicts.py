@@ -6,22 +6,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from umsicht.dashboard import numbers
 from umsicht.words import t
 
 TONES = {
     "healthy": "good",
-    "learning": "good",
-    "underfit": "warn",
-    "overfit": "warn",
+    "overfitting": "warn",
+    "both-high": "warn",
     "plateau": "warn",
-    "spike": "warn",
-    "leak": "bad",
+    "saw-tooth": "warn",
+    "level-shift-up": "warn",
+    "level-shift-down": "warn",
+    "domain-divergence": "warn",
+    "too-good": "bad",
     "diverged": "bad",
-    "nonfinite": "bad",
 }
 SIGNS = {"good": "✓", "warn": "!", "bad": "✕", "": "?"}
-PATTERN_OF = {"healthy": "healthy", "underfit": "underfit", "overfit": "overfit", "leak": "leak"}
+PATTERN_OF = {"healthy": "healthy", "both-high": "underfit", "overfitting": "overfit", "too-good": "leak"}
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,16 @@ class Step:
 
 
 @dataclass(frozen=True)
+class Evidence:
+    """One number of the record that the verdict rests on."""
+
+    metric: str
+    value: object
+    step: object
+    role: str
+
+
+@dataclass(frozen=True)
 class Verdict:
     """What stands at the top of a run."""
 
@@ -41,11 +51,14 @@ class Verdict:
     tone: str
     sign: str
     headline: str
+    short: str
     more: str
-    confidence: float | None
-    evidence: tuple[Mapping[str, Any], ...]
+    evidence: tuple[Evidence, ...]
     steps: tuple[Step, ...]
     events: tuple[Mapping[str, Any], ...]
+    causes: tuple[str, ...]
+    also: tuple[str, ...]
+    missing: tuple[str, ...]
 
     @property
     def pattern(self) -> str:
@@ -58,43 +71,53 @@ def verdict(diagnosis: Mapping[str, Any] | None, lang: str) -> Verdict:
     plain = diagnosis or {}
     code = str(plain.get("verdict") or "none")
     tone = TONES.get(code, "")
-    headline = t(f"dashboard.verdict.{code}", lang=lang)
-    if headline.startswith("dashboard."):
-        headline = code.replace("-", " ").replace("_", " ").capitalize()
-    confidence = plain.get("confidence")
-    share = (
-        float(confidence)
-        if isinstance(confidence, (int, float)) and not isinstance(confidence, bool)
-        else None
+    named = code.replace("-", " ")
+    headline = (
+        str(plain.get("title") or "") or _known(f"dashboard.verdict.{code}", lang) or named.capitalize()
     )
     return Verdict(
         code,
         tone,
         SIGNS[tone],
-        headline,
-        _more(plain, confidence, share, lang),
-        share,
-        tuple(item for item in plain.get("evidence", ()) if isinstance(item, Mapping)),
-        tuple(_step(item) for item in plain.get("next_steps", ())),
-        tuple(item for item in plain.get("events", ()) if isinstance(item, Mapping)),
+        headline[:1].upper() + headline[1:],
+        _known(f"dashboard.verdict.{code}.short", lang) or named,
+        _more(plain, lang),
+        tuple(_evidence(item) for item in plain.get("evidence") or () if isinstance(item, Mapping)),
+        tuple(_step(item) for item in plain.get("next_steps") or ()),
+        tuple(item for item in plain.get("events") or () if isinstance(item, Mapping)),
+        tuple(map(str, plain.get("causes") or ())),
+        tuple(
+            str(item.get("text") or item.get("id"))
+            for item in plain.get("also") or ()
+            if isinstance(item, Mapping)
+        ),
+        tuple(map(str, plain.get("missing") or ())),
     )
 
 
-def _more(plain: Mapping[str, Any], confidence: object, share: float | None, lang: str) -> str:
-    parts = [str(plain[key]) for key in ("summary", "reason") if plain.get(key)]
-    if share is not None:
-        parts.append(t("dashboard.verdict.confidence", lang=lang, share=numbers.percent(share, lang, 0)))
-    elif isinstance(confidence, str) and confidence:
-        parts.append(t("dashboard.verdict.confidence", lang=lang, share=confidence))
-    return " ".join(parts)
+def _known(key: str, lang: str) -> str:
+    """The sentence for `key`, or an empty string where the catalogue has none."""
+    sentence = t(key, lang=lang)
+    return "" if sentence == key else sentence
+
+
+def _more(plain: Mapping[str, Any], lang: str) -> str:
+    parts = [str(plain.get("summary") or plain.get("reason") or "")]
+    confidence = str(plain.get("confidence") or "")
+    if confidence:
+        word = _known(f"dashboard.confidence.{confidence}", lang) or confidence
+        parts.append(t("dashboard.verdict.confidence", lang=lang, share=word))
+    return " ".join(part for part in parts if part)
+
+
+def _evidence(item: Mapping[str, Any]) -> Evidence:
+    return Evidence(
+        str(item.get("metric", "")), item.get("value"), item.get("step"), str(item.get("role") or "")
+    )
 
 
 def _step(item: object) -> Step:
     if isinstance(item, Mapping):
-        what = str(item.get("what") or item.get("text") or item.get("title") or item.get("name") or "")
-        return Step(
-            what,
-            str(item.get("why") or item.get("reason") or ""),
-            str(item.get("command") or item.get("change") or ""),
-        )
+        what = str(item.get("text") or item.get("title") or item.get("id") or "")
+        return Step(what, str(item.get("reason") or ""), str(item.get("command") or ""))
     return Step(str(item))

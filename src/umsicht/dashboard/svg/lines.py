@@ -61,23 +61,24 @@ def line_chart(
         [limit] if limit is not None else []
     )
     positions = [v for line in drawn for v in line.x if math.isfinite(v)]
+    right = RIGHT if len({line.name for line in drawn}) > 1 else 16
     is_log = min(values) > 0 and (log_y if log_y is not None else max(values) / min(values) > 6)
     sx = Scale(
         min(positions),
         max(positions) if max(positions) > min(positions) else min(positions) + 1,
         LEFT,
-        width - RIGHT,
+        width - right,
     )
     sy = fitted(min(values), max(values), height - BOTTOM, TOP, is_log=is_log)
-    parts = _y_axis(sy, width, lang)
+    parts = _y_axis(sy, width - right, lang)
     parts += _x_axis(sx, height, x_format or (lambda value: numbers.compact(value, lang)))
     parts += (
-        _limit(limit, sy, width)
+        _limit(limit, sy, width - right)
         + _marks(marks, sx, height)
         + _curves(drawn, sx, sy)
-        + _end_labels(drawn, sx, sy, width)
+        + (_end_labels(drawn, sx, sy, width - right) if right == RIGHT else [])
     )
-    parts.append(text(x_label, x=width - RIGHT, y=height - 4, class_="axis-name", text_anchor="end"))
+    parts.append(text(x_label, x=width - right, y=height - 4, class_="axis-name", text_anchor="end"))
     if y_label:
         parts.append(text(y_label + (" · log" if is_log else ""), x=LEFT, y=TOP - 4, class_="axis-name"))
     return _svg(frame, title, summary, parts)
@@ -95,13 +96,13 @@ def _svg(frame: tuple[int, int], title: str, summary: str, parts: list[str]) -> 
     )
 
 
-def _y_axis(scale: Scale, width: int, lang: str) -> list[str]:
+def _y_axis(scale: Scale, end: int, lang: str) -> list[str]:
     ticks = scale.ticks(5)
     digits = tick_digits(ticks)
     parts = []
     for tick in ticks:
         y = scale(tick)
-        parts.append(element("line", x1=LEFT, x2=width - RIGHT, y1=y, y2=y, class_="grid"))
+        parts.append(element("line", x1=LEFT, x2=end, y1=y, y2=y, class_="grid"))
         parts.append(
             text(tick_text(tick, digits, lang), x=LEFT - 8, y=y + 3.5, class_="tick", text_anchor="end")
         )
@@ -126,10 +127,10 @@ def _x_axis(scale: Scale, height: int, show: Callable[[float], str]) -> list[str
     return parts
 
 
-def _limit(limit: float | None, scale: Scale, width: int) -> list[str]:
+def _limit(limit: float | None, scale: Scale, end: int) -> list[str]:
     if limit is None:
         return []
-    return [element("line", x1=LEFT, x2=width - RIGHT, y1=scale(limit), y2=scale(limit), class_="limit")]
+    return [element("line", x1=LEFT, x2=end, y1=scale(limit), y2=scale(limit), class_="limit")]
 
 
 def _marks(marks: Sequence[Mark], scale: Scale, height: int) -> list[str]:
@@ -166,7 +167,7 @@ def _curves(lines: Sequence[Line], sx: Scale, sy: Scale) -> list[str]:
     return parts
 
 
-def _end_labels(lines: Sequence[Line], sx: Scale, sy: Scale, width: int) -> list[str]:
+def _end_labels(lines: Sequence[Line], sx: Scale, sy: Scale, end: int) -> list[str]:
     """Names at the curves' ends, moved apart where they would overlap, with a hair line to the end they belong to."""
     ends = []
     for line in lines:
@@ -176,11 +177,11 @@ def _end_labels(lines: Sequence[Line], sx: Scale, sy: Scale, width: int) -> list
         if line.faint or not finite or math.isnan(sy(finite[-1][1])):
             continue
         ends.append((sy(finite[-1][1]), sx(finite[-1][0]), line))
-    ends.sort(key=lambda end: end[0])
-    places = spread([end[0] for end in ends], LABEL_HEIGHT)
+    ends.sort(key=lambda item: item[0])
+    places = spread([height for height, _, _ in ends], LABEL_HEIGHT)
     parts = []
     for (y, x, line), place in zip(ends, places, strict=True):
-        left = width - RIGHT + 10
+        left = end + 10
         slot = line.slot % len(DASHES)
         parts.append(element("path", d=f"M{x:.1f} {y:.1f}L{left - 2:.1f} {place:.1f}", class_="leader"))
         parts.append(text(shorten(line.name, 16), x=left, y=place + 3.5, class_=f"end s{slot}"))
