@@ -2,7 +2,7 @@
 
 from .build import build
 from .cache import KVCache
-from .config import Family, ModelConfig
+from .config import Family, LoraConfig, ModelConfig
 from .derive import derive, describe
 from .transformer import Role, Transformer, document_mask, role_of, softcapped
 from .weights import load_config, load_weights, save_weights
@@ -10,6 +10,7 @@ from .weights import load_config, load_weights, save_weights
 __all__ = [
     "Family",
     "KVCache",
+    "LoraConfig",
     "ModelConfig",
     "Role",
     "Transformer",

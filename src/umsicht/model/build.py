@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from .config import ModelConfig
+from .lora import initialise_adapters
 from .transformer import Transformer, role_of
 
 OUTPUT_PROJECTIONS = ("o_proj.weight", "down_proj.weight")
@@ -31,6 +32,7 @@ def build(
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             _initialise(name, parameter, config, generator)
+    initialise_adapters(model, seed)
     return model.to(device=device, dtype=dtype)
 
 

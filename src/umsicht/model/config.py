@@ -5,9 +5,35 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
-Family = Literal["qwen3", "nanochat", "fast"]
-FAMILIES: tuple[Family, ...] = ("qwen3", "nanochat", "fast")
+Family = Literal["qwen3", "nanochat", "fast", "llama", "gpt2"]
+FAMILIES: tuple[Family, ...] = ("qwen3", "nanochat", "fast", "llama", "gpt2")
+"""The first three are trained from scratch; `llama` and `gpt2` only come in from elsewhere."""
 CONFIG_VERSION = 1
+
+
+@dataclass(frozen=True)
+class LoraConfig:
+    """Low-rank adapters (Hu et al. 2021) beside the matrices named in `targets`: W + scale · B·A, with A, B of rank `r`.
+
+    The scale is alpha / r, or alpha / √r where `rank_stabilised` (rsLoRA, Kalajdzievski 2023).
+    """
+
+    r: int = 8
+    alpha: float = 16.0
+    dropout: float = 0.0
+    rank_stabilised: bool = False
+    targets: tuple[str, ...] = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+
+    def __post_init__(self) -> None:
+        if self.r < 1:
+            raise ValueError(f"LoRA rank {self.r} is not positive")
+        if self.alpha == 0:
+            raise ValueError("LoRA alpha 0 would switch the adapter off")
+
+    @property
+    def scale(self) -> float:
+        """Factor of B·A."""
+        return float(self.alpha / (self.r**0.5 if self.rank_stabilised else self.r))
 
 
 @dataclass(frozen=True)
@@ -37,6 +63,7 @@ class ModelConfig:
     dropout_attention: float = 0.0
     dropout_residual: float = 0.0
     embedding_std: float = 1.0
+    lora: LoraConfig | None = None
 
     def __post_init__(self) -> None:
         if self.family not in FAMILIES:
@@ -51,12 +78,32 @@ class ModelConfig:
     @property
     def normalises_embedding(self) -> bool:
         """The residual stream starts from normalised embeddings (nanochat and fast)."""
-        return self.family != "qwen3"
+        return self.family in ("nanochat", "fast")
 
     @property
     def norm_has_weight(self) -> bool:
-        """RMSNorm carries a learned scale (qwen3 only)."""
-        return self.family == "qwen3"
+        """Normalisation carries a learned scale (all but nanochat and fast)."""
+        return not self.normalises_embedding
+
+    @property
+    def normalises_queries(self) -> bool:
+        """Queries and keys are normalised (all but llama and gpt2)."""
+        return self.family in ("qwen3", "nanochat", "fast")
+
+    @property
+    def has_bias(self) -> bool:
+        """Linear layers carry biases (gpt2 only)."""
+        return self.family == "gpt2"
+
+    @property
+    def has_learned_positions(self) -> bool:
+        """Positions are a table instead of a rotation (gpt2 only)."""
+        return self.family == "gpt2"
+
+    @property
+    def is_gated(self) -> bool:
+        """The feed-forward network is SwiGLU (qwen3 and llama)."""
+        return self.family in ("qwen3", "llama")
 
     @property
     def kv_dim(self) -> int:
@@ -91,4 +138,7 @@ class ModelConfig:
         unknown = sorted(set(data) - known)
         if unknown:
             raise ValueError(f"unknown keys in the model configuration: {', '.join(unknown)}")
-        return cls(**data)
+        lora = data.pop("lora", None)
+        if lora is not None:
+            lora = LoraConfig(**{**lora, "targets": tuple(lora["targets"])})
+        return cls(**data, lora=lora)

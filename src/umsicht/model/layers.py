@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from .cache import KVCache
 from .config import ModelConfig
+from .lora import linear
 
 VALUE_GATE_WIDTH = 32
 
@@ -32,6 +33,13 @@ class RMSNorm(nn.Module):
         wide = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.eps)
         normed = wide.to(x.dtype)
         return normed if self.weight is None else self.weight.to(x.dtype) * normed
+
+
+def normalisation(config: ModelConfig, width: int) -> nn.Module:
+    """What the family normalises with: RMSNorm, or LayerNorm with bias (gpt2)."""
+    if config.family == "gpt2":
+        return nn.LayerNorm(width, eps=config.norm_eps)
+    return RMSNorm(width, config.norm_eps, config.norm_has_weight)
 
 
 class Rotary(nn.Module):
@@ -68,21 +76,23 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 class Attention(nn.Module):
-    """Causal grouped-query attention with normalised queries and keys.
+    """Causal grouped-query attention.
 
-    qwen3 normalises (with learned scales) before the rotation, nanochat and fast (without) after it.
+    qwen3 normalises queries and keys (with learned scales) before the rotation, nanochat and fast (without) after it,
+    llama and gpt2 not at all; gpt2 does not rotate either.
     """
 
     def __init__(self, config: ModelConfig, layer: int) -> None:
         super().__init__()
         self.config = config
         self.layer = layer
-        self.q_proj = nn.Linear(config.d_model, config.q_dim, bias=False)
-        self.k_proj = nn.Linear(config.d_model, config.kv_dim, bias=False)
-        self.v_proj = nn.Linear(config.d_model, config.kv_dim, bias=False)
-        self.o_proj = nn.Linear(config.q_dim, config.d_model, bias=False)
-        self.q_norm = RMSNorm(config.head_dim, config.norm_eps, config.norm_has_weight)
-        self.k_norm = RMSNorm(config.head_dim, config.norm_eps, config.norm_has_weight)
+        self.q_proj = linear(config, config.d_model, config.q_dim, "q_proj")
+        self.k_proj = linear(config, config.d_model, config.kv_dim, "k_proj")
+        self.v_proj = linear(config, config.d_model, config.kv_dim, "v_proj")
+        self.o_proj = linear(config, config.q_dim, config.d_model, "o_proj")
+        if config.normalises_queries:
+            self.q_norm = RMSNorm(config.head_dim, config.norm_eps, config.norm_has_weight)
+            self.k_norm = RMSNorm(config.head_dim, config.norm_eps, config.norm_has_weight)
         self.value_gate: nn.Linear | None = None
         if config.has_value_embedding(layer):
             width = min(VALUE_GATE_WIDTH, config.d_model)
@@ -91,7 +101,7 @@ class Attention(nn.Module):
     def forward(
         self,
         x: Tensor,
-        rotation: tuple[Tensor, Tensor],
+        rotation: tuple[Tensor, Tensor] | None,
         mask: Tensor | None,
         value_embedding: Tensor | None = None,
         cache: KVCache | None = None,
@@ -115,7 +125,13 @@ class Attention(nn.Module):
         out: Tensor = self.o_proj(mixed.transpose(1, 2).reshape(batch, seq, self.config.q_dim))
         return out
 
-    def _position(self, query: Tensor, key: Tensor, rotation: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    def _position(
+        self, query: Tensor, key: Tensor, rotation: tuple[Tensor, Tensor] | None
+    ) -> tuple[Tensor, Tensor]:
+        if rotation is None:
+            return query, key
+        if not self.config.normalises_queries:
+            return rotate(query, *rotation), rotate(key, *rotation)
         if self.config.family == "qwen3":
             return rotate(self.q_norm(query), *rotation), rotate(self.k_norm(key), *rotation)
         return self.q_norm(rotate(query, *rotation)), self.k_norm(rotate(key, *rotation))
@@ -136,9 +152,9 @@ class SwiGLU(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.gate_proj = nn.Linear(config.d_model, config.d_ff, bias=False)
-        self.up_proj = nn.Linear(config.d_model, config.d_ff, bias=False)
-        self.down_proj = nn.Linear(config.d_ff, config.d_model, bias=False)
+        self.gate_proj = linear(config, config.d_model, config.d_ff, "gate_proj")
+        self.up_proj = linear(config, config.d_model, config.d_ff, "up_proj")
+        self.down_proj = linear(config, config.d_ff, config.d_model, "down_proj")
 
     def forward(self, x: Tensor) -> Tensor:
         """`[batch, seq, d_model]` → the same shape."""
@@ -146,15 +162,17 @@ class SwiGLU(nn.Module):
         return down
 
 
-class ReLUSquared(nn.Module):
-    """Feed-forward network with squared ReLU (So et al. 2021), as in nanochat."""
+class TwoLayer(nn.Module):
+    """Feed-forward network without a gate: squared ReLU (So et al. 2021; nanochat, fast) or GELU's tanh form (gpt2)."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.up_proj = nn.Linear(config.d_model, config.d_ff, bias=False)
-        self.down_proj = nn.Linear(config.d_ff, config.d_model, bias=False)
+        self.is_gelu = config.family == "gpt2"
+        self.up_proj = linear(config, config.d_model, config.d_ff, "up_proj")
+        self.down_proj = linear(config, config.d_ff, config.d_model, "down_proj")
 
     def forward(self, x: Tensor) -> Tensor:
         """`[batch, seq, d_model]` → the same shape."""
-        down: Tensor = self.down_proj(F.relu(self.up_proj(x)).square())
+        up = self.up_proj(x)
+        down: Tensor = self.down_proj(F.gelu(up, approximate="tanh") if self.is_gelu else F.relu(up).square())
         return down

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from .cache import KVCache
 from .config import ModelConfig
-from .layers import Attention, ReLUSquared, RMSNorm, Rotary, SwiGLU
+from .layers import Attention, RMSNorm, Rotary, SwiGLU, TwoLayer, normalisation
 
 Role = Literal["embedding", "value_embedding", "head", "matrix", "gate", "norm", "scalar"]
 
@@ -34,10 +34,10 @@ class Block(nn.Module):
 
     def __init__(self, config: ModelConfig, layer: int) -> None:
         super().__init__()
-        self.attention_norm = RMSNorm(config.d_model, config.norm_eps, config.norm_has_weight)
+        self.attention_norm = normalisation(config, config.d_model)
         self.attention = Attention(config, layer)
-        self.mlp_norm = RMSNorm(config.d_model, config.norm_eps, config.norm_has_weight)
-        self.mlp: nn.Module = SwiGLU(config) if config.family == "qwen3" else ReLUSquared(config)
+        self.mlp_norm = normalisation(config, config.d_model)
+        self.mlp: nn.Module = SwiGLU(config) if config.is_gated else TwoLayer(config)
         self.dropout = config.dropout_residual
         self.has_scalars = config.family == "fast"
         if self.has_scalars:
@@ -48,7 +48,7 @@ class Block(nn.Module):
         self,
         x: Tensor,
         first: Tensor,
-        rotation: tuple[Tensor, Tensor],
+        rotation: tuple[Tensor, Tensor] | None,
         mask: Tensor | None,
         value_embedding: Tensor | None,
         cache: KVCache | None,
@@ -64,7 +64,7 @@ class Block(nn.Module):
 
 
 class Transformer(nn.Module):
-    """A decoder-only language model; `config.family` chooses between three published shapes.
+    """A decoder-only language model; `config.family` chooses its shape.
 
     Use `umsicht.model.build` to get one with initialised weights.
     """
@@ -81,12 +81,18 @@ class Transformer(nn.Module):
             }
         )
         self.layers = nn.ModuleList(Block(config, layer) for layer in range(config.n_layers))
-        self.norm = RMSNorm(config.d_model, config.norm_eps, config.norm_has_weight)
+        self.norm = normalisation(config, config.d_model)
         self.embed_norm = (
             RMSNorm(config.d_model, config.norm_eps, False) if config.normalises_embedding else None
         )
         self.head = None if config.tied else nn.Linear(config.d_model, config.vocab_size, bias=False)
-        self.rotary = Rotary(config.head_dim, config.rope_theta, 1.0 if config.family == "qwen3" else -1.0)
+        self.positions: nn.Embedding | None = None
+        self.rotary: Rotary | None = None
+        if config.has_learned_positions:
+            self.positions = nn.Embedding(config.seq_len, config.d_model)
+        else:
+            direction = -1.0 if config.normalises_embedding else 1.0
+            self.rotary = Rotary(config.head_dim, config.rope_theta, direction)
 
     @property
     def head_weight(self) -> Tensor:
@@ -102,8 +108,8 @@ class Transformer(nn.Module):
     ) -> Tensor:
         """The stream after the last normalisation, `[batch, seq, d_model]`.
 
-        `ids [batch, seq]` int64. With `document_ids [batch, seq]`, attention stays inside a document; positions need
-        no restart, because rotary attention sees distances only. With `cache`, `ids` are the tokens after those in it.
+        `ids [batch, seq]` int64. With `document_ids [batch, seq]`, attention stays inside a document; only learned
+        positions restart with it, because rotary attention sees distances alone. With `cache`, `ids` are the tokens after those in it.
         """
         mask = None if document_ids is None else document_mask(document_ids)
         if cache is not None:
@@ -112,9 +118,11 @@ class Transformer(nn.Module):
             mask = cache.mask(ids.shape[1]) if cache.length or cache.first is not None else None
             positions = cache.positions(ids.shape[1]) if positions is None else positions
         if positions is None:
-            positions = torch.arange(ids.shape[1], device=ids.device)
-        rotation = self.rotary(positions)
+            positions = self._positions(ids, document_ids)
+        rotation = None if self.rotary is None else self.rotary(positions)
         x = self.embed(ids)
+        if self.positions is not None:
+            x = x + self.positions(positions)
         if self.embed_norm is not None:
             x = self.embed_norm(x)
         if self.config.dropout_embedding:
@@ -128,6 +136,14 @@ class Transformer(nn.Module):
             cache.advance(ids.shape[1])
         hidden: Tensor = self.norm(x)
         return hidden
+
+    def _positions(self, ids: Tensor, document_ids: Tensor | None) -> Tensor:
+        index = torch.arange(ids.shape[1], device=ids.device)
+        if self.positions is None or document_ids is None:
+            return index
+        begins = torch.ones_like(document_ids, dtype=torch.bool)
+        begins[:, 1:] = document_ids[:, 1:] != document_ids[:, :-1]
+        return index - torch.where(begins, index, 0).cummax(dim=1).values
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Logits `[..., vocab]` of `hidden [..., d_model]`, bounded where the configuration has a soft cap."""
@@ -158,11 +174,11 @@ def role_of(name: str) -> Role:
     """The role of the parameter called `name` in a `Transformer`."""
     if name.startswith("value_embeds."):
         return "value_embedding"
-    if name.startswith("embed."):
+    if name.startswith(("embed.", "positions.")):
         return "embedding"
     if name.startswith("head."):
         return "head"
-    if name.endswith("_scale"):
+    if name.endswith(("_scale", ".bias")):
         return "scalar"
     if "norm." in name:
         return "norm"
