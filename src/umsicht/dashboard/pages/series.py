@@ -27,7 +27,7 @@ def series(request: Request) -> Response:
     dashboard, entry = state(request), entry_of(request)
     columns = dashboard.columns(entry)
     if columns is None:
-        return _json({"preparing": True})
+        return json_answer({"preparing": True})
     asked = request.query_params
     axis = asked.get("x", "step") if asked.get("x", "step") in AXES else "step"
     x0, x1 = number(asked.get("x0")), number(asked.get("x1"))
@@ -39,7 +39,7 @@ def series(request: Request) -> Response:
     made = answer(
         columns, asked.getlist("key")[:MOST_KEYS], axis, x0, x1, pixels, number(asked.get("width")), start
     )
-    return _json(made, tag)
+    return json_answer(made, tag)
 
 
 def answer(
@@ -101,7 +101,7 @@ def etag(*parts: object) -> str:
     return '"' + hashlib.sha256(repr(parts).encode()).hexdigest()[:20] + '"'
 
 
-def _json(value: Any, tag: str = "") -> Response:
+def json_answer(value: Any, tag: str = "") -> Response:
     headers = {"cache-control": "no-cache", **({"etag": tag} if tag else {})}
     body = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
     return Response(body, media_type="application/json", headers=headers)

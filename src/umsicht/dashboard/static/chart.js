@@ -184,6 +184,7 @@ export class Chart {
   decorate(u, wide) {
     const { ctx, bbox } = u, ratio = devicePixelRatio || 1;
     ctx.save();
+    if (this.envelope) this.shade(u);
     if (this.about.limit !== null && this.about.limit !== undefined) {
       const y = u.valToPos(this.about.limit, "y", true);
       ctx.strokeStyle = css("--soft"); ctx.lineWidth = ratio; ctx.setLineDash([4 * ratio, 4 * ratio]);
@@ -191,6 +192,16 @@ export class Chart {
     }
     if (wide) this.endLabels(u, ratio);
     ctx.restore();
+  }
+
+  shade(u) {
+    const { ctx } = u, { i, low, high } = this.envelope;
+    const at = (bucket) => u.valToPos((bucket + 0.5) * this.width, "x", true);
+    ctx.beginPath();
+    i.forEach((bucket, n) => ctx[n ? "lineTo" : "moveTo"](at(bucket), u.valToPos(high[n], "y", true)));
+    for (let n = i.length - 1; n >= 0; n -= 1) ctx.lineTo(at(i[n]), u.valToPos(low[n], "y", true));
+    ctx.closePath();
+    ctx.globalAlpha = 0.16; ctx.fillStyle = css("--soft"); ctx.fill(); ctx.globalAlpha = 1;
   }
 
   endLabels(u, ratio) {
