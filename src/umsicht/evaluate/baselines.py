@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
@@ -86,16 +87,11 @@ def measure(
         raise ValueError("no held-out text to measure")
     joined = _join(excerpts)
     training_bytes = sum(len(document.text.encode("utf-8")) for document in training())
-    progress.stage(t("evaluate.stage.xz"), total=len(joined), unit=t("evaluate.unit.slices"))
-    plain = {name: 8 * xz_bytes(data) / len(data) for name, data in joined.items()}
-    limit = min(context_bytes, context_limit(list(joined.values())))
-    context = [d.text.encode("utf-8") + b"\n" for d in by_hash(training(), limit / max(1, training_bytes))]
-    context = _bounded(context, limit)
-    extra = xz_extra_bytes(context, list(joined.values()))
-    seen = {name: 8 * size / len(joined[name]) for name, size in zip(joined, extra, strict=True)}
-    progress.advance(len(joined))
-    progress.stage(t("evaluate.stage.ngram", order=ngram_order))
-    counted, bits = _ngram(excerpts, training, tokenizer, training_bytes, ngram_order, ngram_tokens)
+    progress.stage(t("evaluate.stage.baselines", order=ngram_order))
+    with ThreadPoolExecutor(1) as other:  # xz works in a process of its own, so the two go side by side
+        compressed = other.submit(_xz, joined, training, training_bytes, context_bytes)
+        counted, bits = _ngram(excerpts, training, tokenizer, training_bytes, ngram_order, ngram_tokens)
+        plain, seen, used = compressed.result()
     slices = {
         name: SliceBaseline(
             documents=sum(e.slice == name for e in excerpts),
@@ -109,13 +105,29 @@ def measure(
     method = {
         "xz": f"LZMA2 preset {PRESET} (as `xz -9`), .xz container with CRC64, one stream a slice",
         "xz_context": "size(training text + slice) - size(training text)",
-        "xz_context_bytes": sum(map(len, context)),
+        "xz_context_bytes": used,
         "training_bytes": training_bytes,
         "ngram": f"interpolated modified Kneser-Ney, order {ngram_order}, over the tokenizer's tokens",
         "ngram_order": ngram_order,
         "ngram_tokens": counted,
     }
     return Baselines(slices, method)
+
+
+def _xz(
+    joined: dict[str, bytes],
+    training: Callable[[], Iterable[HasText]],
+    training_bytes: int,
+    context_bytes: int,
+) -> tuple[dict[str, float], dict[str, float], int]:
+    """Bits per byte without and with training text, and the bytes of training text used."""
+    plain = {name: 8 * xz_bytes(data) / len(data) for name, data in joined.items()}
+    limit = min(context_bytes, context_limit(list(joined.values())))
+    context = [d.text.encode("utf-8") + b"\n" for d in by_hash(training(), limit / max(1, training_bytes))]
+    context = _bounded(context, limit)
+    extra = xz_extra_bytes(context, list(joined.values()))
+    seen = {name: 8 * size / len(joined[name]) for name, size in zip(joined, extra, strict=True)}
+    return plain, seen, sum(map(len, context))
 
 
 def _join(excerpts: Sequence[Excerpt]) -> dict[str, bytes]:

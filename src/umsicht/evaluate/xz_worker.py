@@ -15,7 +15,9 @@ import lzma
 import os
 import sys
 
-BLOCK = 1 << 20
+BLOCK = 1 << 14
+"""Small on purpose: liblzma swallows whatever fits its window and compresses only as far as one call's output buffer
+(32 kB in Python) has room, so larger blocks would leave the work to every child."""
 
 
 def new(preset: int) -> lzma.LZMACompressor:
