@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from umsicht.evaluate import compress
+from umsicht.evaluate.baselines import even_shares
 
 TEXT = Path(compress.__file__).read_bytes() * 3 + Path(pytest.__file__).read_bytes()
 
@@ -40,3 +41,9 @@ def test_no_context_is_the_plain_size_without_the_empty_container() -> None:
 
 def test_the_window_bounds_the_context() -> None:
     assert compress.context_limit([b"x" * 10, b"y" * 200]) == (64 << 20) - 200
+
+
+def test_context_is_spread_evenly_over_slices() -> None:
+    shares = even_shares({"a": 10, "b": 100, "c": 1000}, 210)
+    assert shares == {"a": 1.0, "b": 1.0, "c": pytest.approx(0.1)}
+    assert even_shares({"a": 10, "b": 0}, 1_000) == {"a": 1.0, "b": 0.0}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
@@ -58,15 +58,25 @@ class Baselines:
         return {"slices": {name: s.to_dict() for name, s in self.slices.items()}, "method": self.method}
 
 
-def by_hash(documents: Iterable[HasText], share: float) -> Iterable[HasText]:
-    """The documents whose hash falls below `share` of its range: a fixed sample that is spread over all of them."""
-    if share >= 1.0:
-        yield from documents
-        return
-    bound = int(share * 16**_HASH_DIGITS)
+def by_hash(documents: Iterable[HasText], shares: Mapping[str, float] | float) -> Iterable[HasText]:
+    """The documents whose hash falls below a share of its range (one for all, or one a slice): a fixed, spread-out sample."""
     for document in documents:
-        if int(document.id[:_HASH_DIGITS], 16) < bound:
+        share = shares if isinstance(shares, float) else shares.get(document.slice, 0.0)
+        if share >= 1.0 or int(document.id[:_HASH_DIGITS], 16) < share * 16**_HASH_DIGITS:
             yield document
+
+
+def even_shares(sizes: Mapping[str, int], limit: int) -> dict[str, float]:
+    """The share of each slice to take so that `limit` bytes are spread evenly: small slices whole, large ones in part.
+
+    So every slice finds as much text of its own kind in the context as the limit allows.
+    """
+    shares, left, waiting = {}, float(limit), sorted(sizes.items(), key=lambda item: item[1])
+    for position, (name, size) in enumerate(waiting):
+        taken = min(float(size), left / (len(waiting) - position))
+        shares[name] = taken / size if size else 0.0
+        left -= taken
+    return shares
 
 
 def measure(
@@ -86,10 +96,11 @@ def measure(
     if not excerpts:
         raise ValueError("no held-out text to measure")
     joined = _join(excerpts)
-    training_bytes = sum(len(document.text.encode("utf-8")) for document in training())
+    sizes = _sizes(training())
+    training_bytes = sum(sizes.values())
     progress.stage(t("evaluate.stage.baselines", order=ngram_order))
     with ThreadPoolExecutor(1) as other:  # xz works in a process of its own, so the two go side by side
-        compressed = other.submit(_xz, joined, training, training_bytes, context_bytes)
+        compressed = other.submit(_xz, joined, training, sizes, context_bytes)
         counted, bits = _ngram(excerpts, training, tokenizer, training_bytes, ngram_order, ngram_tokens)
         plain, seen, used = compressed.result()
     slices = {
@@ -104,7 +115,7 @@ def measure(
     }
     method = {
         "xz": f"LZMA2 preset {PRESET} (as `xz -9`), .xz container with CRC64, one stream a slice",
-        "xz_context": "size(training text + slice) - size(training text)",
+        "xz_context": "size(training text + slice) - size(training text), training text spread evenly over its slices",
         "xz_context_bytes": used,
         "training_bytes": training_bytes,
         "ngram": f"interpolated modified Kneser-Ney, order {ngram_order}, over the tokenizer's tokens",
@@ -114,16 +125,24 @@ def measure(
     return Baselines(slices, method)
 
 
+def _sizes(documents: Iterable[HasText]) -> dict[str, int]:
+    sizes: dict[str, int] = defaultdict(int)
+    for document in documents:
+        sizes[document.slice] += len(document.text.encode("utf-8"))
+    return dict(sizes)
+
+
 def _xz(
     joined: dict[str, bytes],
     training: Callable[[], Iterable[HasText]],
-    training_bytes: int,
+    sizes: dict[str, int],
     context_bytes: int,
 ) -> tuple[dict[str, float], dict[str, float], int]:
     """Bits per byte without and with training text, and the bytes of training text used."""
     plain = {name: 8 * xz_bytes(data) / len(data) for name, data in joined.items()}
     limit = min(context_bytes, context_limit(list(joined.values())))
-    context = [d.text.encode("utf-8") + b"\n" for d in by_hash(training(), limit / max(1, training_bytes))]
+    sample = by_hash(training(), even_shares(sizes, limit))
+    context = [d.text.encode("utf-8") + b"\n" for d in sample]
     context = _bounded(context, limit)
     extra = xz_extra_bytes(context, list(joined.values()))
     seen = {name: 8 * size / len(joined[name]) for name, size in zip(joined, extra, strict=True)}

@@ -14,7 +14,7 @@ class BaselineSettings(Section):
     """Raw UTF-8 bytes of validation text that are scored in each slice, at most."""
 
     context_bytes: int = Field(default=64 << 20, ge=0)
-    """Training text that xz may see first, at most; what its 64 MiB window cannot hold is left out in any case."""
+    """Training text that xz may see first, at most, spread evenly over the slices; its window holds 64 MiB."""
 
     ngram_order: int = Field(default=5, ge=1, le=8)
     """Longest n-gram of the counted model (5 means four tokens of context)."""
@@ -40,6 +40,9 @@ class SampleSettings(Section):
 
     top_p: float = Field(default=0.95, gt=0, le=1)
     """Nucleus sampling: the smallest set of tokens with this much probability."""
+
+    count: int = Field(default=6, ge=0)
+    """How often they are drawn during a run, evenly spaced, the last step included. 0: only when asked for."""
 
     max_new_tokens: int = Field(default=64, ge=1)
     """Length of an output, at most."""
