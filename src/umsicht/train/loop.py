@@ -146,7 +146,7 @@ class Trainer:
         start = time.perf_counter()
         batches = self._micro_batches(step)
         waited = time.perf_counter() - start
-        active = torch.tensor(sum(int((b.targets != IGNORE).sum()) for b in batches), dtype=torch.float64)
+        active = torch.tensor(sum(self._units(b) for b in batches), dtype=torch.float64)
         count = int(self.reduction.total(active).item())
         self.carried.optimizer.zero_grad()
         randomness.seed_step(self.seed, step, self.reduction.rank)
@@ -158,6 +158,11 @@ class Trainer:
         self.reduction.gradients(self.carried.optimizer.parameters)
         loss = float(self.reduction.total(nats)) / max(1, count)
         return loss, count, batches, waited
+
+    def _units(self, batch: Batch) -> int:
+        """What the loss is averaged over: active targets, unless the objective counts in units of its own (pairs, answers)."""
+        units = getattr(self.objective, "units", None)
+        return int((batch.targets != IGNORE).sum()) if units is None else int(units(batch))
 
     def _step(self, view: View) -> None:
         """One optimizer step; `view` leaves with its figures."""
