@@ -26,6 +26,7 @@ class Verb:
 VERBS: dict[str, Verb] = {
     "init": Verb("init", "init"),
     "run": Verb("run", "run"),
+    "tokenizer": Verb("tokenizer", "tokenizer"),
     "evaluate": Verb("evaluate", "evaluate"),
     "read": Verb("read", "read"),
     "diagnose": Verb("diagnose", "diagnose"),

@@ -36,7 +36,7 @@ def train(settings: TokenizerSettings, samples: Samples, folder: Path, progress:
     progress.stage(t("tokenizer.training"), total=plan.taken_bytes, unit="B")
     definition = learn(settings, _counted(plan.choose(samples()), progress))
     progress.close()
-    _require_full(settings, definition)
+    require_full(settings, definition)
     tokenizer = Tokenizer(definition)
     folder.mkdir(parents=True, exist_ok=True)
     atomic_write(folder / FILE_NAME, orjson.dumps(definition, option=orjson.OPT_INDENT_2))
@@ -74,7 +74,7 @@ def learn(settings: TokenizerSettings, texts: Iterable[str]) -> dict[str, Any]:
     )
     engine.train_from_iterator(texts, trainer)
     learned: dict[str, Any] = orjson.loads(engine.to_str())
-    return _with_special(_bytes_first(learned), names)
+    return with_special(_bytes_first(learned), names)
 
 
 def _bytes_first(learned: dict[str, Any]) -> dict[str, Any]:
@@ -87,7 +87,8 @@ def _bytes_first(learned: dict[str, Any]) -> dict[str, Any]:
     return learned
 
 
-def _with_special(definition: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+def with_special(definition: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    """Put the special tokens after the last merge."""
     first = len(definition["model"]["vocab"])
     definition["added_tokens"] = [
         {
@@ -104,7 +105,8 @@ def _with_special(definition: dict[str, Any], names: tuple[str, ...]) -> dict[st
     return definition
 
 
-def _require_full(settings: TokenizerSettings, definition: dict[str, Any]) -> None:
+def require_full(settings: TokenizerSettings, definition: dict[str, Any]) -> None:
+    """Raises UserError where the text gave fewer ids than were asked for."""
     reached = len(definition["model"]["vocab"]) + len(definition["added_tokens"])
     if reached < settings.vocab_size:
         raise UserError(

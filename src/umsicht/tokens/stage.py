@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from umsicht.findings.errors import UserError
+from umsicht.findings import Finding, UserError
 from umsicht.recipe.tokens import TokensSettings
 from umsicht.record.artifact import Artifact, Store
 from umsicht.record.files import atomic_json
@@ -22,6 +22,9 @@ from umsicht.words import t
 STAGE_VERSION = 1
 KIND = "tokens"
 SPLITS = ("train", "val")
+USES = "uses.npy"
+FEW_USES = 10
+UNUSED_SHARE = 0.05
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,7 @@ class _Numbers:
 
 
 def build(settings: TokensSettings, inputs: TokensInputs, *, progress: Progress = QUIET) -> Artifact:
-    """Encode both splits; the finished artifact where the same was done before. Raises UserError where nothing is left to train on.
+    """Encode both splits and count how often each id is used (`uses.npy`); the finished artifact where the same was done before. Raises UserError where nothing is left to train on.
 
     Only the shard size enters the id: packing, mix and order are decided when rows are read, so changing them encodes nothing again.
     """
@@ -80,6 +83,8 @@ def build(settings: TokensSettings, inputs: TokensInputs, *, progress: Progress 
                 "sources": list(sources.names),
             },
         )
+        found = unused_ids(report["train"], len(_ordinary(tokenizer)))
+        report["findings"] = [finding.to_dict() for finding in found]
         return report
 
     return inputs.store.build(
@@ -104,16 +109,19 @@ def _write_split(
     slice_number, source_number = numbers
     by_slice: dict[str, np.ndarray[Any, Any]] = {}
     by_source: dict[str, np.ndarray[Any, Any]] = {}
+    uses = np.zeros(tokenizer.n_tokens, dtype=np.int64)
     progress.stage(t("tokens.encoding", split=split), unit="B")
     with ShardWriter(folder, tokenizer.n_tokens, settings.shard_tokens) as writer:
         for document, ids, n_bytes in encode_documents(tokenizer, documents):
             name = f"{document.domain}.{document.language}"
             writer.add(ids, slice_number(name), source_number(document.source), n_bytes)
+            uses += np.bincount(ids, minlength=tokenizer.n_tokens)
             counts = np.asarray([1, len(ids), n_bytes], dtype=np.int64)
             by_slice[name] = by_slice.get(name, 0) + counts
             by_source[document.source] = by_source.get(document.source, 0) + counts
             progress.advance(n_bytes)
     progress.close()
+    np.save(folder / USES, uses)
     return {
         "documents": writer.documents,
         "tokens": writer.tokens,
@@ -121,7 +129,29 @@ def _write_split(
         "shards": writer.shards,
         "slices": {name: _counts(counts) for name, counts in sorted(by_slice.items())},
         "sources": {name: _counts(counts) for name, counts in sorted(by_source.items())},
+        "unused_ids": int((uses[_ordinary(tokenizer)] == 0).sum()),
+        "rare_ids": int((uses[_ordinary(tokenizer)] < FEW_USES).sum()),
     }
+
+
+def _ordinary(tokenizer: Tokenizer) -> list[int]:
+    special = set(tokenizer.special.values())
+    return [number for number in range(tokenizer.n_tokens) if number not in special]
+
+
+def unused_ids(train: Mapping[str, Any], n_ordinary: int) -> list[Finding]:
+    """TOKENIZER/unused-ids where more than 5 % of the ordinary ids never occur in training text."""
+    share = train["unused_ids"] / max(1, n_ordinary)
+    if share <= UNUSED_SHARE:
+        return []
+    numbers = {
+        "unused": train["unused_ids"],
+        "tokens": n_ordinary,
+        "share": round(100 * share, 1),
+        "rare": train["rare_ids"],
+        "few": FEW_USES,
+    }
+    return [Finding("TOKENIZER/unused-ids", "warn", "tokens", "train", numbers)]
 
 
 def _counts(counts: np.ndarray[Any, Any]) -> dict[str, int]:
