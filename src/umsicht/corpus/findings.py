@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from umsicht.findings import Finding
-from umsicht.recipe.corpus import UNKNOWN
+from umsicht.recipe.corpus import UNKNOWN, CorpusSettings
 
 BROKEN_SHARE = 0.01
 DUPLICATE_SHARE = 0.3
 
 
-def findings_of(report: Mapping[str, Any]) -> list[Finding]:
+def findings_of(report: Mapping[str, Any], settings: CorpusSettings) -> list[Finding]:
     """All findings of a corpus report, in the order of its stages."""
     return [
         *_missing(report),
@@ -20,6 +20,8 @@ def findings_of(report: Mapping[str, Any]) -> list[Finding]:
         *_broken(report),
         *_licences(report),
         *_duplicates(report),
+        *_capped(report),
+        *_protected(report),
         *_validation(report),
     ]
 
@@ -80,6 +82,20 @@ def _duplicates(report: Mapping[str, Any]) -> Iterator[Finding]:
         if before and (before - after) / before > DUPLICATE_SHARE:
             numbers = {"source": name, "dropped": before - after, "share": (before - after) / before}
             yield Finding("CORPUS/many-duplicates", "warn", "corpus", name, numbers)
+
+
+def _capped(report: Mapping[str, Any]) -> Iterator[Finding]:
+    for name, numbers in report.get("near_capped", {}).items():
+        shown = {"source": name, **numbers, "share": numbers["found"] / max(numbers["documents"], 1)}
+        yield Finding("CORPUS/near-duplicate-cap", "warn", "corpus", name, shown)
+
+
+def _protected(report: Mapping[str, Any]) -> Iterator[Finding]:
+    found = report["protected"]
+    for name, documents in found["documents"].items():
+        examples = tuple(row["detail"] for row in found["examples"] if row["detail"].startswith(f"{name}#"))
+        numbers = {"set": name, "documents": documents, "items": found["items"][name]}
+        yield Finding("CORPUS/protected-text", "warn", "corpus", name, numbers, examples[:5])
 
 
 def _validation(report: Mapping[str, Any]) -> Iterator[Finding]:

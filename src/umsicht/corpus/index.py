@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-ROW = np.dtype([("hi", "<u8"), ("lo", "<u8"), ("bytes", "<u4"), ("slice", "<u2")])
-"""The 128-bit hash of the text, its size, and the number of its slice in the partition's own list."""
+ROW = np.dtype([("hi", "<u8"), ("lo", "<u8"), ("bytes", "<u4"), ("slice", "<u2"), ("source", "<u2")])
+"""The 128-bit hash of the text, its size, and the numbers of its slice and source in the partition's own lists."""
 
 DROP = np.dtype(
     [("part", "<u4"), ("row", "<u4"), ("kept_part", "<u4"), ("kept_row", "<u4"), ("score", "<f4")]

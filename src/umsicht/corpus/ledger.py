@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-STAGES = ("read", "normalise", "exact")
+STAGES = ("read", "normalise", "filter", "exact", "near", "lines", "paragraphs", "protect", "train")
+"""`train` is what is left for training once validation is set aside."""
 
 
 class Ledger:

@@ -16,7 +16,7 @@ from umsicht.corpus.index import ROW, hex_id, index_path, text_hash
 from umsicht.corpus.ledger import Ledger
 from umsicht.corpus.normalise import Undecodable, decode, normalise
 from umsicht.corpus.sources import Broken, Raw, Unit, read_unit
-from umsicht.recipe.corpus import NormaliseSettings
+from umsicht.recipe.corpus import CorpusSettings, NormaliseSettings
 
 UNDETERMINED = "und"
 BROKEN_SHOWN = 50
@@ -34,14 +34,28 @@ class PrepareTask:
     max_document_bytes: int
     partition_bytes: int
 
+    @classmethod
+    def of(cls, number: int, units: tuple[Unit, ...], folder: Path, settings: CorpusSettings) -> PrepareTask:
+        """A task out of the corpus settings."""
+        return cls(
+            number,
+            units,
+            str(folder),
+            settings.normalise,
+            settings.min_document_bytes,
+            settings.max_document_bytes,
+            settings.partition_bytes,
+        )
+
 
 @dataclass
 class _Part:
     """One partition while it fills."""
 
     rows: list[tuple[str, ...]] = field(default_factory=list)
-    index: list[tuple[int, int, int, int]] = field(default_factory=list)
+    index: list[tuple[int, int, int, int, int]] = field(default_factory=list)
     slices: dict[str, int] = field(default_factory=dict)
+    sources: dict[str, int] = field(default_factory=dict)
     bytes: int = 0
 
 
@@ -88,6 +102,7 @@ class _Worker:
             self._drop(text, labels, len(data), "normalise", "too-short", f"{len(data)} bytes")
             return
         self.ledger.add(source, "normalise", 1, len(data))
+        self.ledger.add(source, "filter", 1, len(data))
         self._keep(text, data, labels)
 
     def _labels(self, unit: Unit, item: Raw) -> tuple[str, str, str, str, str]:
@@ -107,7 +122,8 @@ class _Worker:
         name = f"{labels[1]}.{labels[2]}"
         number = part.slices.setdefault(name, len(part.slices))
         part.rows.append((hex_id(hi, lo), text, *labels))
-        part.index.append((hi, lo, len(data), number))
+        source = part.sources.setdefault(labels[0], len(part.sources))
+        part.index.append((hi, lo, len(data), number, source))
         part.bytes += len(data)
         if part.bytes >= self.task.partition_bytes:
             self._flush()
@@ -149,7 +165,13 @@ class _Worker:
         write_table(_table(columns, SCHEMA), self.folder / f"{key}.parquet")
         np.save(index_path(self.folder, key), np.array(part.index, ROW))
         self.parts.append(
-            {"key": key, "rows": len(part.rows), "bytes": part.bytes, "slices": list(part.slices)}
+            {
+                "key": key,
+                "rows": len(part.rows),
+                "bytes": part.bytes,
+                "slices": list(part.slices),
+                "sources": list(part.sources),
+            }
         )
         self.part = _Part()
 
@@ -165,6 +187,10 @@ class _Worker:
             "dropped": dropped,
             "ledger": self.ledger.plain(),
             "broken": [[source, reason, n] for (source, reason), n in sorted(self.broken.items())],
+            "reasons": [
+                [stage, reason, n]
+                for (stage, reason), n in sorted(Counter(row[8:10] for row in self.dropped).items())
+            ],
             "broken_shown": self.shown,
             "encodings": dict(self.encodings),
         }

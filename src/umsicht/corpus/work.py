@@ -45,22 +45,24 @@ class Workspace:
         progress: Progress,
         title: str = "",
         sizes: Sequence[float] | None = None,
+        only: Sequence[int] | None = None,
     ) -> list[Result]:
         """Results of all tasks in order; those of an earlier, interrupted build are read back.
 
-        `sizes` are the units that progress counts in (megabytes); none: one a task.
+        `sizes` are the units that progress counts in (megabytes); none: one a task. `only` does just these tasks.
         """
         folder = self.stage(name)
         results: dict[int, Result] = {}
         left: list[int] = []
-        for number in range(len(tasks)):
+        wanted = list(range(len(tasks))) if only is None else list(only)
+        for number in wanted:
             found = _read(folder / f"{number:05d}.json")
             if found is None:
                 left.append(number)
             else:
                 results[number] = found
         weights = list(sizes) if sizes is not None else [1.0] * len(tasks)
-        progress.stage(title or name, sum(weights), "MB" if sizes is not None else "")
+        progress.stage(title or name, sum(weights[n] for n in wanted), "MB" if sizes is not None else "")
         progress.advance(sum(weights[number] for number in results))
         for position, result in engine.run(function, [tasks[number] for number in left]):
             number = left[position]
@@ -68,7 +70,7 @@ class Workspace:
             results[number] = result
             progress.advance(weights[number])
         progress.close()
-        return [results[number] for number in range(len(tasks))]
+        return [results[number] for number in wanted]
 
     def remove(self) -> None:
         """Delete the folder: its artifact is whole."""

@@ -103,6 +103,80 @@ class ValidationSplitSettings(Section):
     """Another seed sets other documents aside."""
 
 
+class NearSettings(Section):
+    """Documents that are nearly the same: found by sketches, verified on their whole sets of shingles."""
+
+    enabled: bool = True
+    """Search for near-duplicates."""
+
+    words: int = Field(default=5, ge=1, le=13)
+    """Words in a shingle."""
+
+    jaccard: float = Field(default=0.7, gt=0, le=1)
+    """A document goes if its shingles and those of a kept one overlap by so much (shared over all) …"""
+
+    containment: float = Field(default=0.8, gt=0, le=1)
+    """… or if so much of it stands in a kept one (cut off, or with something put before it)."""
+
+    largest_share: float = Field(default=0.7, gt=0, le=1)
+    """Never drop more than this share of a source's documents; the most alike go first, and a finding says so."""
+
+
+class ParagraphSettings(Section):
+    """Paragraphs that stand in several documents. Code is left alone."""
+
+    enabled: bool = True
+    """Cut repeated paragraphs out of all documents but the first."""
+
+    min_shingles: int = Field(default=20, ge=1)
+    """Shorter paragraphs are left alone."""
+
+
+class LineSettings(Section):
+    """Lines that stand in a large part of a source's documents: headers, cookie notices, navigation. Code is left alone."""
+
+    enabled: bool = True
+    """Remove boilerplate lines."""
+
+    min_words: int = Field(default=4, ge=1)
+    """Shorter lines are left alone."""
+
+    min_documents: int = Field(default=20, ge=2)
+    """A line must stand in at least so many documents of a source …"""
+
+    share: float = Field(default=0.05, gt=0, le=1)
+    """… and in at least this share of them."""
+
+
+class DedupeSettings(Section):
+    """What counts as a repetition."""
+
+    near: NearSettings = NearSettings()
+    """Documents."""
+
+    paragraphs: ParagraphSettings = ParagraphSettings()
+    """Paragraphs."""
+
+    lines: LineSettings = LineSettings()
+    """Lines."""
+
+
+class ProtectedSettings(Section):
+    """Texts that must not be trained on; fingerprinted before the corpus is built, removed from the corpus and never from the set."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")
+    """Name in reports."""
+
+    path: str
+    """File, folder or pattern: JSONL or Parquet (one item a row), or plain text (one item a file)."""
+
+    fields: tuple[str, ...] = ()
+    """Fields of a row to fingerprint; none: every string in it."""
+
+    kind: Literal["evaluation", "work"] = "evaluation"
+    """`evaluation`: a test set; `work`: a text protected by copyright."""
+
+
 class EngineSettings(Section):
     """Who does the work, and with how much memory. None of this changes the result, so none of it enters the artifact's id."""
 
@@ -130,6 +204,12 @@ class CorpusSettings(Section):
 
     validation: ValidationSplitSettings = ValidationSplitSettings()
     """What is set aside for validation."""
+
+    dedupe: DedupeSettings = DedupeSettings()
+    """What counts as a repetition."""
+
+    protect: tuple[ProtectedSettings, ...] = ()
+    """Evaluation sets and works that must not be trained on."""
 
     min_document_bytes: int = Field(default=20, ge=1)
     """Shorter documents are dropped."""

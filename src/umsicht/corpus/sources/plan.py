@@ -92,7 +92,7 @@ def _file_units(source: SourceSettings, root: Path, partition: int) -> tuple[lis
     unknown: list[str] = []
     remaining = source.max_bytes
     info = SourceInfo(source.name, source.domain, source.language, source.licence)
-    for path, name, size in _walk(source, root):
+    for path, name, size in walk(source, root):
         if not _wanted(name, source):
             continue
         reader = files.reader_of(name)
@@ -125,7 +125,7 @@ def _wanted(name: str, source: SourceSettings) -> bool:
     return not any(fnmatch.fnmatch(name, pattern) for pattern in source.exclude)
 
 
-def _walk(source: SourceSettings, root: Path) -> list[tuple[str, str, int]]:
+def walk(source: SourceSettings, root: Path) -> list[tuple[str, str, int]]:
     """Path, relative name and size of every file, sorted by name; hidden ones are left out."""
     if streams.is_remote(source.path):
         return _walk_remote(source.path)

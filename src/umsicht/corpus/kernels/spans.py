@@ -1,0 +1,136 @@
+"""Texts as one block of bytes with starts and ends, taken from Arrow without copying each text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from umsicht.corpus.kernels import shingles as _shingles
+from umsicht.corpus.kernels.fold import table_arguments
+
+
+@dataclass(frozen=True)
+class Spans:
+    """`buffer[starts[i]:ends[i]]` is text i in UTF-8."""
+
+    buffer: npt.NDArray[np.uint8]
+    starts: npt.NDArray[np.int64]
+    ends: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def take(self, chosen: npt.NDArray[Any]) -> Spans:
+        """Some of the spans, same buffer."""
+        return Spans(
+            self.buffer, np.ascontiguousarray(self.starts[chosen]), np.ascontiguousarray(self.ends[chosen])
+        )
+
+    def text(self, i: int) -> str:
+        """Text i as a string."""
+        return self.buffer[self.starts[i] : self.ends[i]].tobytes().decode("utf-8", "replace")
+
+
+def spans_of(column: pa.ChunkedArray | pa.Array) -> Spans:
+    """Spans of a string column (nulls are empty texts)."""
+    if isinstance(column, pa.ChunkedArray):
+        column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+        if isinstance(column, pa.ChunkedArray):
+            column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], pa.large_string())
+    column = column.cast(pa.large_string())
+    _, offsets, data = column.buffers()
+    n = len(column)
+    if data is None or n == 0:
+        empty = np.zeros(n, np.int64)
+        return Spans(np.zeros(1, np.uint8), empty, empty.copy())
+    edges = np.frombuffer(offsets, np.int64, n + 1, column.offset * 8)
+    return Spans(
+        np.frombuffer(data, np.uint8), np.ascontiguousarray(edges[:-1]), np.ascontiguousarray(edges[1:])
+    )
+
+
+def spans_from(texts: list[str]) -> Spans:
+    """Spans of a few strings."""
+    return spans_of(pa.array(texts, pa.large_string()))
+
+
+def sketches(
+    spans: Spans, n: int, size: int = _shingles.SKETCH
+) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32]]:
+    """Bottom sketches `[spans, size]` and numbers of shingles `[spans]`."""
+    out = np.empty((len(spans), size), np.uint64)
+    counts = np.zeros(len(spans), np.uint32)
+    if len(spans):
+        _shingles.sketch_many(spans.buffer, spans.starts, spans.ends, *table_arguments(), n, out, counts)
+    return out, counts
+
+
+def shingle_sets(spans: Spans, n: int) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
+    """Whole shingle sets one after the other, and the offsets `[spans + 1]` that cut them."""
+    room = int(((spans.ends - spans.starts) // 2 + 2).sum())
+    out = np.empty(max(room, 1), np.uint64)
+    offsets = np.zeros(len(spans) + 1, np.int64)
+    total = 0
+    if len(spans):
+        total = _shingles.sets_many(
+            spans.buffer, spans.starts, spans.ends, *table_arguments(), n, out, offsets
+        )
+    return out[:total], offsets
+
+
+def lines_of(spans: Spans, *, blocks: bool = False) -> tuple[npt.NDArray[np.uint32], Spans]:
+    """Lines of every text (with `blocks`: blocks between blank lines, where a text has any): text numbers, and their spans."""
+    from umsicht.corpus.kernels.scan import line_spans
+
+    by_blank = np.zeros(len(spans), bool)
+    if blocks:
+        data = spans.buffer
+        ends_blank = np.flatnonzero((data[1:] == 10) & (data[:-1] == 10))
+        first = np.searchsorted(ends_blank, spans.starts)
+        by_blank = (first < len(ends_blank)) & (
+            ends_blank[np.minimum(first, max(len(ends_blank) - 1, 0))] < spans.ends - 1
+            if len(ends_blank)
+            else np.zeros(len(spans), bool)
+        )
+    room = int(((spans.ends - spans.starts) // 30 + 8).sum()) if len(spans) else 0
+    while True:
+        text, start, end = np.empty(room, np.uint32), np.empty(room, np.int64), np.empty(room, np.int64)
+        total = line_spans(spans.buffer, spans.starts, spans.ends, by_blank, text, start, end) if room else 0
+        if total <= room:
+            return text[:total], Spans(spans.buffer, start[:total].copy(), end[:total].copy())
+        room = total
+
+
+def whole_hashes(spans: Spans) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32]]:
+    """Every text as one run of words: its hash and its number of words."""
+    from umsicht.corpus.kernels.scan import whole_runs
+
+    out, counts = np.zeros(len(spans), np.uint64), np.zeros(len(spans), np.uint32)
+    if len(spans):
+        whole_runs(spans.buffer, spans.starts, spans.ends, *table_arguments(), out, counts)
+    return out, counts
+
+
+def runs_in(
+    spans: Spans,
+    lengths: npt.NDArray[np.int64],
+    table: npt.NDArray[np.uint64],
+    mask: npt.NDArray[np.uint8],
+) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint64]]:
+    """Runs of words that are in a table: text numbers and hashes."""
+    from umsicht.corpus.kernels.scan import find_runs
+
+    room = 4096
+    while len(spans) and len(lengths):
+        text, value = np.empty(room, np.uint32), np.empty(room, np.uint64)
+        total = find_runs(
+            spans.buffer, spans.starts, spans.ends, *table_arguments(), lengths, table, mask, text, value
+        )
+        if total <= room:
+            return text[:total], value[:total]
+        room = total
+    return np.empty(0, np.uint32), np.empty(0, np.uint64)

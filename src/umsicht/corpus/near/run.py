@@ -1,0 +1,181 @@
+"""Running the search: stages in order, memory bounded by a setting, and the keep rule at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from umsicht.corpus.engine import Engine
+from umsicht.corpus.near import tasks
+from umsicht.corpus.near.tasks import PAIR, BucketTask, RangeTask, SetTask, SketchTask, SpanFile, rank
+from umsicht.corpus.work import Workspace
+from umsicht.record import QUIET, Progress
+
+PAIR_RANGE_TEXTS = 400_000
+"""Texts whose pairs one task filters and verifies."""
+
+
+@dataclass(frozen=True)
+class NearJob:
+    """What to search in."""
+
+    name: str
+    texts: Sequence[SpanFile]
+    counts: Sequence[int]
+    """Texts in every partition."""
+    state: npt.NDArray[np.uint8]
+    """One byte a text: `STAYS`, `VALIDATION` or `GONE`."""
+    groups: npt.NDArray[np.uint32] | None = None
+    words: int = 5
+    jaccard: float = 0.7
+    containment: float = 0.8
+    memory_bytes: int = 1_000_000_000
+    min_shingles: int = 1
+    """Shorter texts are left alone."""
+
+
+@dataclass(frozen=True)
+class NearResult:
+    """Texts that go: `later` for `earlier` (both by number), sorted by `later`."""
+
+    drops: npt.NDArray[Any]
+    candidates: int
+    likely: int
+    verified: int
+
+
+def find_near(
+    job: NearJob, work: Workspace, engine: Engine, progress: Progress = QUIET, title: str = ""
+) -> NearResult:
+    """Search, verify, decide. The same texts give the same drops, however many workers and passes there are."""
+    folder = work.stage(job.name)
+    outputs = tuple(str(folder / f"{number:05d}") for number in range(len(job.texts)))
+    offsets = tuple(int(n) for n in np.concatenate([[0], np.cumsum(job.counts)])[:-1])
+    total = int(sum(job.counts))
+    state_path, groups_path = folder / "state.npy", folder / "groups.npy"
+    np.save(state_path, job.state)
+    if job.groups is not None:
+        np.save(groups_path, job.groups)
+
+    def stage(name: str, function: Any, todo: Sequence[Any]) -> list[dict[str, Any]]:
+        return work.run(
+            engine, f"{job.name}-{name}", function, todo, progress, f"{title or job.name}: {name}"
+        )
+
+    sketched = stage(
+        "sketch",
+        tasks.sketch_part,
+        [
+            SketchTask(texts, output, job.words, job.min_shingles)
+            for texts, output in zip(job.texts, outputs, strict=True)
+        ],
+    )
+    keys = sum(result["keys"] for result in sketched)
+    passes = max(1, -(-keys * 64 // (job.memory_bytes // 2)))
+    edges = [(1 << 64) * number // passes for number in range(passes + 1)]
+    buckets = [
+        BucketTask(
+            edges[n],
+            edges[n + 1] - 1,
+            outputs,
+            offsets,
+            str(state_path),
+            str(groups_path) if job.groups is not None else "",
+            str(folder / f"{n:05d}.pairs.npy"),
+        )
+        for n in range(passes)
+    ]
+    paired = stage("pair", tasks.pair_bucket, buckets)
+    files = tuple(result["file"] for result in paired)
+    ranges = _ranges(job.counts)
+
+    def range_tasks(kind: str) -> list[RangeTask]:
+        return [
+            RangeTask(
+                first,
+                last,
+                outputs,
+                offsets,
+                total,
+                files,
+                str(folder / f"{first:05d}.{kind}.npy"),
+                job.jaccard,
+                job.containment,
+                str(state_path),
+            )
+            for first, last in ranges
+        ]
+
+    filtered = stage("filter", tasks.filter_pairs, range_tasks("likely"))
+    involved = tuple(f"{result['file']}.involved.npy" for result in filtered)
+    stage(
+        "set",
+        tasks.set_part,
+        [
+            SetTask(texts, offset, involved, output, job.words)
+            for texts, offset, output in zip(job.texts, offsets, outputs, strict=True)
+        ],
+    )
+    verified = stage("verify", tasks.verify_pairs, range_tasks("verified"))
+    pairs = np.concatenate([np.load(result["file"]) for result in verified] or [np.empty(0, PAIR)])
+    drops = decide(pairs, outputs, job)
+    return NearResult(
+        drops,
+        sum(result["pairs"] for result in filtered),
+        sum(result["likely"] for result in filtered),
+        len(pairs),
+    )
+
+
+def _ranges(counts: Sequence[int]) -> list[tuple[int, int]]:
+    """Neighbouring partitions together up to so many texts."""
+    found: list[tuple[int, int]] = []
+    first, size = 0, 0
+    for number, count in enumerate(counts):
+        if size and size + count > PAIR_RANGE_TEXTS:
+            found.append((first, number))
+            first, size = number, 0
+        size += count
+    if counts:
+        found.append((first, len(counts)))
+    return found
+
+
+def decide(pairs: npt.NDArray[Any], outputs: Sequence[str], job: NearJob) -> npt.NDArray[Any]:
+    """The keep rule: in the keep order, a text goes if it is alike to one that stays; the most alike of those is named."""
+    from umsicht.corpus.kernels.pairs import resolve
+
+    if not len(pairs):
+        return np.empty(0, PAIR)
+    later = pairs["later"]
+    order = np.lexsort((pairs["earlier"], rank(job.state[later], _sizes(later, outputs, job.counts), later)))
+    pairs = pairs[order]
+    chosen = np.empty(len(pairs), np.int64)
+    gone = np.zeros(len(job.state), np.uint8)
+    count = resolve(
+        np.ascontiguousarray(pairs["later"]),
+        np.ascontiguousarray(pairs["earlier"]),
+        np.ascontiguousarray(pairs["score"]),
+        gone,
+        chosen,
+    )
+    drops: npt.NDArray[Any] = pairs[chosen[:count]]
+    drops.sort(order="later")
+    return drops
+
+
+def _sizes(
+    numbers: npt.NDArray[np.uint32], outputs: Sequence[str], counts: Sequence[int]
+) -> npt.NDArray[np.uint32]:
+    """Shingles of some texts, out of the files of their partitions."""
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    part = np.searchsorted(offsets, numbers, "right") - 1
+    sizes = np.empty(len(numbers), np.uint32)
+    for p in np.unique(part):
+        mine = part == p
+        sizes[mine] = np.load(f"{outputs[p]}.size.npy", mmap_mode="r")[numbers[mine] - offsets[p]]
+    return sizes

@@ -1,0 +1,289 @@
+"""The four map stages of near-duplicate search, each a pure function of files.
+
+1. `sketch_part`: a partition's bottom sketches and its sorted index keys.
+2. `pair_bucket`: one range of key prefixes over all partitions; texts that share a key become candidate pairs.
+3. `filter_pairs`: one range of texts; all candidate pairs whose sketches say that they may be alike.
+4. `set_part`, `verify_pairs`: whole shingle sets of the texts that are left over, and their exact likeness.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.parquet as pq
+
+from umsicht.corpus.kernels.spans import Spans, shingle_sets, sketches, spans_of
+
+INDEXED = 16
+"""Smallest hashes of a text that go into the index."""
+LIKELY = 0.45
+"""Pairs with a smaller estimated containment are not verified."""
+
+KEY = np.dtype([("key", "<u8"), ("row", "<u4"), ("size", "<u4")])
+PAIR = np.dtype([("later", "<u4"), ("earlier", "<u4"), ("score", "<f4"), ("jaccard", "<f4")])
+
+STAYS, VALIDATION, GONE = 0, 1, 2
+"""State of a text before the search: a candidate, a validation text (always kept, first in order), or already dropped."""
+
+
+@dataclass(frozen=True)
+class SpanFile:
+    """Where the texts of a partition are: a Parquet table, and for paragraphs a table of spans into its texts."""
+
+    table: str
+    spans: str = ""
+
+    def load(self) -> Spans:
+        """The texts."""
+        column = pq.read_table(self.table, columns=["text"], use_threads=False).column("text")
+        whole = spans_of(column)
+        if not self.spans:
+            return whole
+        cut = np.load(self.spans)
+        return Spans(
+            whole.buffer,
+            np.ascontiguousarray(whole.starts[cut["row"]] + cut["start"]),
+            np.ascontiguousarray(whole.starts[cut["row"]] + cut["end"]),
+        )
+
+
+@dataclass(frozen=True)
+class SketchTask:
+    """One partition."""
+
+    texts: SpanFile
+    output: str
+    words: int
+    min_shingles: int
+
+
+def sketch_part(task: SketchTask) -> dict[str, Any]:
+    """Write `<output>.sketch.npy [texts, 32]`, `<output>.size.npy` (shingles a text) and `<output>.keys.npy`, sorted by key."""
+    spans = task.texts.load()
+    found, sizes = sketches(spans, task.words)
+    keys = found[:, :INDEXED]
+    real = (keys != np.uint64(0xFFFFFFFFFFFFFFFF)) & (sizes >= task.min_shingles)[:, None]
+    rows = np.broadcast_to(np.arange(len(spans), dtype=np.uint32)[:, None], keys.shape)[real]
+    flat = keys[real]
+    order = np.argsort(flat)
+    table = np.empty(len(flat), KEY)
+    table["key"], table["row"] = flat[order], rows[order]
+    table["size"] = sizes[table["row"]]
+    np.save(f"{task.output}.sketch.npy", found)
+    np.save(f"{task.output}.size.npy", sizes)
+    np.save(f"{task.output}.keys.npy", table)
+    return {"texts": len(spans), "keys": len(table), "bytes": int((spans.ends - spans.starts).sum())}
+
+
+@dataclass(frozen=True)
+class BucketTask:
+    """One range `first <= key <= last` over all partitions."""
+
+    first: int
+    last: int
+    parts: tuple[str, ...]
+    offsets: tuple[int, ...]
+    """Number of the first text of every partition."""
+    state: str
+    groups: str
+    """Numbers of the documents that paragraphs belong to: two of one document are no pair. Empty for documents."""
+    output: str
+
+
+def rank(
+    state: npt.NDArray[np.uint8], size: npt.NDArray[np.uint32], number: npt.NDArray[np.uint32]
+) -> npt.NDArray[np.uint64]:
+    """The keep order as one integer: validation first, then the longest, then the first read."""
+    train = (state != VALIDATION).astype(np.uint64) << np.uint64(63)
+    length = (np.uint64(0x7FFFFFFF) - np.minimum(size, 0x7FFFFFFF).astype(np.uint64)) << np.uint64(32)
+    ranks: npt.NDArray[np.uint64] = train | length | number.astype(np.uint64)
+    return ranks
+
+
+def pair_bucket(task: BucketTask) -> dict[str, Any]:
+    """Write the candidate pairs of one key range, `later << 32 | earlier`, sorted."""
+    from umsicht.corpus.kernels.pairs import pairs_of
+
+    state = np.load(task.state, mmap_mode="r")
+    keys, order = [], []
+    for name, offset in zip(task.parts, task.offsets, strict=True):
+        table = _mapped(f"{name}.keys.npy")
+        low = np.searchsorted(table["key"], np.uint64(task.first), "left")
+        high = np.searchsorted(table["key"], np.uint64(task.last), "right")
+        chosen = table[low:high]
+        numbers = chosen["row"] + np.uint32(offset)
+        states = state[numbers]
+        alive = states != GONE
+        keys.append(chosen["key"][alive])
+        order.append(rank(states[alive], chosen["size"][alive], numbers[alive]))
+    key = np.concatenate(keys) if keys else np.empty(0, np.uint64)
+    ranks = np.concatenate(order) if order else np.empty(0, np.uint64)
+    by_key = np.argsort(key, kind="stable")
+    key, ranks = key[by_key], ranks[by_key]
+    shared = np.zeros(len(key), bool)
+    if len(key):
+        same = key[1:] == key[:-1]
+        shared[1:] |= same
+        shared[:-1] |= same
+    key, ranks = np.ascontiguousarray(key[shared]), ranks[shared]
+    inside = np.lexsort((ranks, key))
+    pairs = pairs_of(np.ascontiguousarray(key[inside]), np.ascontiguousarray(ranks[inside]))
+    later, earlier = (
+        (pairs >> np.uint64(32)).astype(np.uint32),
+        (pairs & np.uint64(0xFFFFFFFF)).astype(np.uint32),
+    )
+    keep = state[later] != VALIDATION
+    if task.groups:
+        groups = np.load(task.groups, mmap_mode="r")
+        keep &= groups[later] != groups[earlier]
+    pairs = pairs[keep]
+    np.save(task.output, pairs)
+    return {"file": task.output, "pairs": len(pairs)}
+
+
+def _mapped(path: str) -> npt.NDArray[Any]:
+    loaded: npt.NDArray[Any] = (
+        np.load(path, mmap_mode="r") if Path(path).stat().st_size > 256 else np.load(path)
+    )
+    return loaded
+
+
+@dataclass(frozen=True)
+class RangeTask:
+    """All pairs whose later text is in partitions `first <= p < last`."""
+
+    first: int
+    last: int
+    parts: tuple[str, ...]
+    offsets: tuple[int, ...]
+    total: int
+    pairs: tuple[str, ...]
+    output: str
+    jaccard: float
+    containment: float
+    state: str
+
+
+def filter_pairs(task: RangeTask) -> dict[str, Any]:
+    """Write the pairs that their sketches let through."""
+    from umsicht.corpus.kernels.pairs import estimate
+
+    pairs = _pairs_in_range(task)
+    later, earlier = (
+        (pairs >> np.uint64(32)).astype(np.int64),
+        (pairs & np.uint64(0xFFFFFFFF)).astype(np.int64),
+    )
+    likely = np.zeros(len(pairs), np.float32)
+    step = 200_000
+    for first in range(0, len(pairs), step):
+        here = slice(first, first + step)
+        out = np.empty(len(later[here]), np.float32)
+        estimate(_rows(task, later[here]), _rows(task, earlier[here]), out)
+        likely[here] = out
+    kept = pairs[likely >= LIKELY]
+    np.save(task.output, kept)
+    involved = np.unique(np.concatenate([later[likely >= LIKELY], earlier[likely >= LIKELY]]))
+    np.save(f"{task.output}.involved.npy", involved.astype(np.uint32))
+    return {"file": task.output, "pairs": len(pairs), "likely": len(kept)}
+
+
+def _pairs_in_range(task: RangeTask) -> npt.NDArray[np.uint64]:
+    low = np.uint64(task.offsets[task.first] << 32)
+    end = task.offsets[task.last] if task.last < len(task.offsets) else task.total
+    found = []
+    for name in task.pairs:
+        pairs = _mapped(name)
+        found.append(pairs[np.searchsorted(pairs, low) : np.searchsorted(pairs, np.uint64(end << 32))])
+    return np.unique(np.concatenate(found)) if found else np.empty(0, np.uint64)
+
+
+def _rows(task: RangeTask, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
+    """Sketches of texts by number, out of the files of their partitions."""
+    offsets = np.array(task.offsets)
+    part = np.searchsorted(offsets, numbers, "right") - 1
+    out: npt.NDArray[np.uint64] | None = None
+    for p in np.unique(part):
+        sketch = _mapped(f"{task.parts[p]}.sketch.npy")
+        if out is None:
+            out = np.empty((len(numbers), sketch.shape[1]), np.uint64)
+        mine = part == p
+        out[mine] = sketch[numbers[mine] - offsets[p]]
+    return out if out is not None else np.empty((0, 32), np.uint64)
+
+
+@dataclass(frozen=True)
+class SetTask:
+    """One partition, and the lists of texts that pairs need."""
+
+    texts: SpanFile
+    offset: int
+    involved: tuple[str, ...]
+    output: str
+    words: int
+
+
+def set_part(task: SetTask) -> dict[str, Any]:
+    """Write the whole shingle sets of the texts of one partition that some pair needs."""
+    size = len(np.load(f"{task.output}.size.npy", mmap_mode="r"))
+    wanted = np.zeros(size, bool)
+    for name in task.involved:
+        numbers = _mapped(name)
+        first, last = np.searchsorted(numbers, [task.offset, task.offset + size])
+        wanted[numbers[first:last] - task.offset] = True
+    rows = np.flatnonzero(wanted)
+    if len(rows):
+        flat, offsets = shingle_sets(task.texts.load().take(rows), task.words)
+    else:
+        flat, offsets = np.empty(0, np.uint64), np.zeros(1, np.int64)
+    np.save(f"{task.output}.sets.npy", flat)
+    np.save(f"{task.output}.set-rows.npy", rows.astype(np.uint32))
+    np.save(f"{task.output}.set-offsets.npy", offsets)
+    return {"texts": len(rows)}
+
+
+def verify_pairs(task: RangeTask) -> dict[str, Any]:
+    """Write the pairs that are truly alike, with their score, sorted by the keep order of the later text."""
+    from umsicht.corpus.kernels.pairs import measure
+
+    pairs = np.load(task.output.replace(".verified", ".likely"))
+    later, earlier = (
+        (pairs >> np.uint64(32)).astype(np.int64),
+        (pairs & np.uint64(0xFFFFFFFF)).astype(np.int64),
+    )
+    offsets = np.array(task.offsets)
+    later_part = np.searchsorted(offsets, later, "right") - 1
+    earlier_part = np.searchsorted(offsets, earlier, "right") - 1
+    scores = np.zeros((len(pairs), 3), np.float32)
+    for a, b in np.unique(np.stack([later_part, earlier_part], 1), axis=0) if len(pairs) else ():
+        mine = np.flatnonzero((later_part == a) & (earlier_part == b))
+        left, left_starts, left_ends = _sets(task.parts[a], later[mine] - offsets[a])
+        right, right_starts, right_ends = _sets(task.parts[b], earlier[mine] - offsets[b])
+        out = np.empty((len(mine), 3), np.float32)
+        measure(left, left_starts, left_ends, right, right_starts, right_ends, out)
+        scores[mine] = out
+    state = np.load(task.state, mmap_mode="r")
+    inside = np.where(state[earlier] == VALIDATION, scores[:, 1:].max(1, initial=0), scores[:, 1])
+    alike = (scores[:, 0] >= task.jaccard) | (inside >= task.containment)
+    found = np.empty(int(alike.sum()), PAIR)
+    found["later"], found["earlier"] = later[alike], earlier[alike]
+    found["score"] = np.maximum(scores[alike, 0], inside[alike])
+    found["jaccard"] = scores[alike, 0]
+    np.save(task.output, found)
+    return {"file": task.output, "verified": len(found)}
+
+
+def _sets(
+    name: str, rows: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    kept = np.load(f"{name}.set-rows.npy")
+    offsets = np.load(f"{name}.set-offsets.npy")
+    at = np.searchsorted(kept, rows.astype(np.uint32))
+    return (
+        _mapped(f"{name}.sets.npy"),
+        np.ascontiguousarray(offsets[at]),
+        np.ascontiguousarray(offsets[at + 1]),
+    )
