@@ -63,7 +63,8 @@ class Columns:
             return self.time - self.time[0] if self.n else self.time
         return self.step
 
-    def keys(self) -> list[str]:
+    def names(self) -> list[str]:
+        """All metrics, sorted."""
         return sorted(self.series)
 
     def last(self, key: str) -> float | None:

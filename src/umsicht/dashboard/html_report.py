@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+from html import escape
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from umsicht import __version__
+from umsicht.dashboard import numbers
 from umsicht.dashboard.charting import figure
 from umsicht.dashboard.columns import Columns
 from umsicht.dashboard.curves import charts, with_gap
@@ -62,7 +66,7 @@ def _body(facts: RunFacts, columns: Columns, lang: str, redact: bool) -> str:
                 for place, chart in enumerate(charts(columns, lang, clip=clip_threshold(facts)))
             ],
             "baselines": baseline_rows(facts, columns),
-            "samples": [] if redact else newest_samples(facts),
+            "samples": [] if redact else newest_samples(facts, lang),
             "findings": finding_list(facts, lang, redact),
             "sheet": sheet(facts, columns, lang, redact=redact),
             "lineage": tree(
@@ -71,7 +75,21 @@ def _body(facts: RunFacts, columns: Columns, lang: str, redact: bool) -> str:
             ),
             "bad_lines": columns.bad,
         }
-        return render("report_body.html", lang, **context)
+        body = render("report_body.html", lang, **context)
+        return without_places(body, facts) if redact else body
+
+
+def without_places(body: str, facts: RunFacts) -> str:
+    """`body` without the folders of this machine; commands keep their form with RUN and PROJECT in their place."""
+    for place, name in (
+        (facts.folder, "RUN"),
+        (facts.folder.parent.parent, "PROJECT"),
+        (Path.home(), "HOME"),
+    ):
+        for written in {str(place), str(place.resolve())}:
+            if len(written) > 1:
+                body = body.replace(escape(written), name)
+    return body
 
 
 def event_marks(shown: Verdict, lang: str) -> list[Mark]:
@@ -95,12 +113,48 @@ def clip_threshold(facts: RunFacts) -> float | None:
     return None
 
 
-def newest_samples(facts: RunFacts) -> list[Json]:
+@dataclass(frozen=True)
+class Sample:
+    """One generated text as the report shows it."""
+
+    prompt: str
+    text: str
+    how: str
+
+
+def newest_samples(facts: RunFacts, lang: str) -> list[Sample]:
     """Samples of the last step at which any were drawn, in the order of the record: never the nicest, always the same."""
-    if not facts.samples:
-        return []
-    last = max(int(sample.get("step", 0)) for sample in facts.samples)
-    return [sample for sample in facts.samples if int(sample.get("step", 0)) == last][:SAMPLES_SHOWN]
+    steps = [sample_step(row) for row in facts.samples]
+    last = max(steps, default=0)
+    rows = [row for row, step in zip(facts.samples, steps, strict=True) if step == last][:SAMPLES_SHOWN]
+    step = f"{t('dashboard.axis.step', lang=lang)} {numbers.number(last, lang)}"
+    return [
+        Sample(
+            str(row.get("prompt") or ""),
+            str(row.get("text") or ""),
+            " · ".join(filter(None, [step, how(row, lang)])),
+        )
+        for row in rows
+    ]
+
+
+def sample_step(row: Json) -> int:
+    value = row.get("step", 0)
+    return int(value) if isinstance(value, (int, float)) and math.isfinite(value) else 0
+
+
+def how(row: Json, lang: str) -> str:
+    """How a sample was drawn, in one line: seed, temperature, language."""
+    parts = []
+    if row.get("seed") is not None:
+        parts.append(t("dashboard.runs.seed", lang=lang, seed=row["seed"]))
+    for name, label in (("temperature", "T"), ("top_p", "top-p")):
+        value = row.get(name)
+        if isinstance(value, (int, float)) and not (name == "top_p" and value == 1):
+            parts.append(f"{label} {numbers.number(float(value), lang, 2)}")
+    if row.get("language"):
+        parts.append(str(row["language"]))
+    return " · ".join(parts)
 
 
 def finding_list(facts: RunFacts, lang: str, redact: bool) -> list[Json]:

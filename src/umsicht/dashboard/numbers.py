@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 NARROW = "\u202f"
 _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
@@ -78,3 +79,8 @@ def duration(seconds: float | None) -> str:
     while len(parts) > 1 and not parts[0][0]:
         parts.pop(0)
     return " ".join(f"{n}{NARROW}{unit}" for n, unit in parts[:2])
+
+
+def localised_sentence(sentence: str, lang: str) -> str:
+    """A sentence of another room, which writes numbers in C notation, with the decimal mark of `lang`."""
+    return re.sub(r"(?<![\w.])(\d+)\.(\d+)(?![\w.]*\.\d)", r"\1,\2", sentence) if lang == "de" else sentence

@@ -25,7 +25,7 @@ def summarise(columns: Columns, manifest: Mapping[str, Any]) -> dict[str, Any]:
         "val": columns.last("val/all/loss"),
         "bpb": columns.last("val/all/bpb"),
         "rate": columns.last("train/tokens_per_s"),
-        "keys": columns.keys(),
+        "keys": columns.names(),
         "bad": columns.bad,
         "nonfinite": first_nonfinite(columns),
         "attempts": 1 + int(np.count_nonzero(np.diff(columns.segment) != 0)) if columns.n else 0,

@@ -13,6 +13,7 @@ from umsicht.dashboard import sidecar
 from umsicht.dashboard.columns import Builder, Columns, concatenate, empty
 
 CHUNK_BYTES = 1 << 20
+LONGEST_LINE_BYTES = 64 << 20
 SIDECAR_FILE = "columns.bin"
 
 
@@ -79,14 +80,26 @@ class Tail:
 
 
 def read_lines(path: Path, offset: int, builder: Builder) -> int:
-    """Feed whole lines from `offset` on; returns where the first unfinished line begins."""
-    rest = b""
+    """Feed whole lines from `offset` on; returns where the first unfinished line begins. A line longer than any row is bad and skipped."""
+    parts: list[bytes] = []
+    waiting, is_overlong = 0, False
     with path.open("rb") as file:
         file.seek(offset)
         while chunk := file.read(CHUNK_BYTES):
-            *lines, rest = (rest + chunk).split(b"\n")
-            builder.feed(lines)
-            offset += sum(len(line) + 1 for line in lines)
+            head, newline, rest = chunk.rpartition(b"\n")
+            if newline:
+                whole = b"".join([*parts, head])
+                if is_overlong:
+                    _, _, whole = whole.partition(b"\n")
+                    builder.feed([b"overlong"])
+                builder.feed(whole.split(b"\n"))
+                offset = file.tell() - len(rest)
+                parts, waiting, is_overlong = [rest], len(rest), False
+            else:
+                parts.append(chunk)
+                waiting += len(chunk)
+            if waiting > LONGEST_LINE_BYTES:
+                parts, waiting, is_overlong = [], 0, True
     return offset
 
 

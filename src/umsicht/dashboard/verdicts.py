@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from umsicht.dashboard.numbers import localised_sentence
 from umsicht.words import t
 
 TONES = {
@@ -82,12 +83,12 @@ def verdict(diagnosis: Mapping[str, Any] | None, lang: str) -> Verdict:
         headline[:1].upper() + headline[1:],
         _known(f"dashboard.verdict.{code}.short", lang) or named,
         _more(plain, lang),
-        tuple(_evidence(item) for item in plain.get("evidence") or () if isinstance(item, Mapping)),
-        tuple(_step(item) for item in plain.get("next_steps") or ()),
+        tuple(_evidence(item, lang) for item in plain.get("evidence") or () if isinstance(item, Mapping)),
+        tuple(_step(item, lang) for item in plain.get("next_steps") or ()),
         tuple(item for item in plain.get("events") or () if isinstance(item, Mapping)),
-        tuple(map(str, plain.get("causes") or ())),
+        tuple(_known(f"diagnose.cause.{cause}", lang) or str(cause) for cause in plain.get("causes") or ()),
         tuple(
-            str(item.get("text") or item.get("id"))
+            localised_sentence(str(item.get("text") or item.get("id")), lang)
             for item in plain.get("also") or ()
             if isinstance(item, Mapping)
         ),
@@ -102,7 +103,7 @@ def _known(key: str, lang: str) -> str:
 
 
 def _more(plain: Mapping[str, Any], lang: str) -> str:
-    parts = [str(plain.get("summary") or plain.get("reason") or "")]
+    parts = [localised_sentence(str(plain.get("summary") or ""), lang)]
     confidence = str(plain.get("confidence") or "")
     if confidence:
         word = _known(f"dashboard.confidence.{confidence}", lang) or confidence
@@ -110,14 +111,21 @@ def _more(plain: Mapping[str, Any], lang: str) -> str:
     return " ".join(part for part in parts if part)
 
 
-def _evidence(item: Mapping[str, Any]) -> Evidence:
+def _evidence(item: Mapping[str, Any], lang: str) -> Evidence:
     return Evidence(
         str(item.get("metric", "")), item.get("value"), item.get("step"), str(item.get("role") or "")
     )
 
 
-def _step(item: object) -> Step:
+def _role(item: Mapping[str, Any], lang: str) -> str:
+    role = str(item.get("role") or "")
+    return (_known(f"diagnose.role.{role}", lang) or role.replace("_", " ")) if role else ""
+
+
+def _step(item: object, lang: str) -> Step:
     if isinstance(item, Mapping):
         what = str(item.get("text") or item.get("title") or item.get("id") or "")
-        return Step(what, str(item.get("reason") or ""), str(item.get("command") or ""))
+        return Step(
+            localised_sentence(what, lang), str(item.get("reason") or ""), str(item.get("command") or "")
+        )
     return Step(str(item))

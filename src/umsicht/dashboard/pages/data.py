@@ -36,6 +36,7 @@ def data(request: Request) -> Response:
         corpus={"name": folder.name, "id": str(manifest.get("id", ""))[:12]},
         funnel=stage_funnel(sources, lang),
         sources=sources,
+        stage_names={name: _stage(name, lang) for source in sources for name, _ in source["stages"]},
         slices=slice_rows(report),
         findings=[
             {
@@ -100,7 +101,7 @@ def stage_funnel(sources: list[dict[str, Any]], lang: str) -> dict[str, str]:
     stages = [(_stage(name, lang), counts[unit]) for name, counts in totals.items()]
     title = t("dashboard.data.funnel", lang=lang)
     return {
-        "svg": funnel(stages, title=title, lang=lang, unit="B" if unit == "bytes" else ""),
+        "svg": funnel(stages, title=title, lang=lang, unit="B" if unit == "bytes" else "", width=1080),
         "unit": t(f"dashboard.data.by_{unit}", lang=lang),
     }
 

@@ -75,7 +75,7 @@ def event(item: Any, lang: str) -> dict[str, Any]:
         "recovered": None
         if recovered is None
         else t(f"dashboard.event.{'recovered' if recovered else 'lasting'}", lang=lang),
-        "numbers": {str(key): value for key, value in numbers.items()},
+        "numbers": {str(key): value for key, value in numbers.items() if key != "peak_step"},
         "openable": kind == "spike",
     }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from umsicht.dashboard import numbers
 from umsicht.dashboard.context import entry_of, facts_of, lang_of
+from umsicht.dashboard.facts import Json
+from umsicht.dashboard.html_report import how, sample_step
 from umsicht.dashboard.pages.live import run_page
 from umsicht.dashboard.svg import Line, line_chart
 from umsicht.words import t
@@ -34,7 +37,7 @@ def samples(request: Request) -> Response:
     """The page; `?at=` is the newest step shown, so that `[` and `]` walk through the checkpoints."""
     entry, lang = entry_of(request), lang_of(request)
     rows = facts_of(entry).samples
-    steps = sorted({_step(row) for row in rows})
+    steps = sorted({sample_step(row) for row in rows})
     at = _chosen(request.query_params.get("at"), steps)
     place = steps.index(at) if at in steps else -1
     window = steps[max(0, place - SIDE_BY_SIDE + 1) : place + 1]
@@ -53,18 +56,13 @@ def samples(request: Request) -> Response:
     )
 
 
-def _step(row: Mapping[str, Any]) -> int:
-    value = row.get("step", 0)
-    return int(value) if isinstance(value, (int, float)) else 0
-
-
 def _chosen(text: str | None, steps: Sequence[int]) -> int:
     if text and text.isdigit() and int(text) in steps:
         return int(text)
     return steps[-1] if steps else -1
 
 
-def groups(rows: Sequence[Mapping[str, Any]], window: Sequence[int], lang: str) -> list[dict[str, Any]]:
+def groups(rows: Sequence[Json], window: Sequence[int], lang: str) -> list[dict[str, Any]]:
     """One group a prompt and way of drawing, in the order of the record: all of them, never the nicest."""
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in rows:
@@ -77,8 +75,8 @@ def groups(rows: Sequence[Mapping[str, Any]], window: Sequence[int], lang: str) 
         group = found.setdefault(
             key, {"prompt": str(row.get("prompt", "")), "how": how(row, lang), "by_step": {}}
         )
-        if _step(row) in window:
-            group["by_step"].setdefault(_step(row), row)
+        if sample_step(row) in window:
+            group["by_step"].setdefault(sample_step(row), row)
     made = []
     for group in found.values():
         outputs, before = [], None
@@ -94,26 +92,8 @@ def groups(rows: Sequence[Mapping[str, Any]], window: Sequence[int], lang: str) 
     return made
 
 
-def how(row: Mapping[str, Any], lang: str) -> str:
-    """Seed and temperature in one line."""
-    from umsicht.dashboard import numbers
-
-    parts = []
-    if row.get("seed") is not None:
-        parts.append(t("dashboard.runs.seed", lang=lang, seed=row["seed"]))
-    if row.get("temperature") is not None:
-        parts.append(f"T {numbers.number(float(row['temperature']), lang, 2)}")
-    if row.get("top_p") not in (None, 1, 1.0):
-        parts.append(f"top-p {numbers.number(row['top_p'], lang, 2)}")
-    if row.get("language"):
-        parts.append(str(row["language"]))
-    return " · ".join(parts)
-
-
-def chips(row: Mapping[str, Any], lang: str) -> tuple[str, ...]:
+def chips(row: Json, lang: str) -> tuple[str, ...]:
     """The measured traits of one output."""
-    from umsicht.dashboard import numbers
-
     made = []
     for name in ("repetition", "distinct_2", "copied_share"):
         value = row.get(name)
@@ -143,7 +123,7 @@ def changed(before: str | None, after: str) -> tuple[tuple[str, bool], ...]:
     return tuple(pieces)
 
 
-def drift(rows: Sequence[Mapping[str, Any]], lang: str) -> str:
+def drift(rows: Sequence[Json], lang: str) -> str:
     """How repetition, variety, copying and tone of all samples developed, as one chart."""
     lines = []
     for slot, name in enumerate(DRIFT):
@@ -160,12 +140,12 @@ def drift(rows: Sequence[Mapping[str, Any]], lang: str) -> str:
     )
 
 
-def _means(rows: Sequence[Mapping[str, Any]], name: str) -> dict[int, float]:
+def _means(rows: Sequence[Json], name: str) -> dict[int, float]:
     by_step: dict[int, list[float]] = {}
     for row in rows:
         value = row.get(name)
         if isinstance(value, (int, float)):
-            by_step.setdefault(_step(row), []).append(float(value))
+            by_step.setdefault(sample_step(row), []).append(float(value))
     return {step: sum(values) / len(values) for step, values in sorted(by_step.items())}
 
 

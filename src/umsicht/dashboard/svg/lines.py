@@ -71,7 +71,7 @@ def line_chart(
     )
     sy = fitted(min(values), max(values), height - BOTTOM, TOP, is_log=is_log)
     parts = _y_axis(sy, width - right, lang)
-    parts += _x_axis(sx, height, x_format or (lambda value: numbers.compact(value, lang)))
+    parts += _x_axis(sx, height, x_format or (lambda value: tick_text(value, 0, lang)))
     parts += (
         _limit(limit, sy, width - right)
         + _marks(marks, sx, height)

@@ -24,7 +24,7 @@ def tree(root: Mapping[str, Any], *, title: str) -> str:
         viewbox=f"0 0 {width} {max(1, rows) * ROW}",
         class_="chart tree",
         role="img",
-        style=f"max-width:{width}px",
+        width=width,
     )
 
 
