@@ -1,0 +1,51 @@
+"""Monitors: what hangs on the loop while it trains."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from umsicht.guard.monitors.curve import CurveMonitor
+from umsicht.guard.monitors.nonfinite import NonFiniteMonitor
+from umsicht.guard.monitors.rule import Alarm, SpikeRule
+from umsicht.guard.monitors.steady import LayerMonitor, LedgerMonitor, RateMonitor, ScoreMonitor, SpeedMonitor
+from umsicht.recipe.guard import GuardSettings
+from umsicht.recipe.train import TrainSettings
+from umsicht.record import Run
+from umsicht.tokens.batch import IGNORE
+from umsicht.train.hooks import Hook
+from umsicht.train.objective import LanguageModelling
+
+__all__ = ["Alarm", "CurveMonitor", "NonFiniteMonitor", "SpikeRule", "monitors"]
+
+
+def monitors(
+    check: GuardSettings,
+    *,
+    run: Run | None = None,
+    source: Any,
+    settings: TrainSettings,
+    schedule_steps: int | None = None,
+    tokenizer: Any = None,
+    objective: Any = None,
+) -> list[Hook]:
+    """The monitors of a run of Umsicht's own, in the order in which they must look: first whatever may stop the step."""
+    regular = settings.regularisation
+    computed = objective or LanguageModelling(label_smoothing=regular.label_smoothing, z_loss=regular.z_loss)
+
+    def loss(model: Any, batch: Any) -> torch.Tensor:
+        count = int((batch.targets != IGNORE).sum())
+        total: torch.Tensor = computed(model, batch).objective / max(1, count)
+        return total
+
+    every = check.monitors.every
+    return [
+        NonFiniteMonitor(loss, tokenizer, every),
+        LedgerMonitor(source, check.monitors),
+        RateMonitor(settings, schedule_steps),
+        CurveMonitor(check.monitors, tokenizer),
+        LayerMonitor(every),
+        SpeedMonitor(),
+        ScoreMonitor(),
+    ]

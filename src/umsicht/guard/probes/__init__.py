@@ -1,0 +1,55 @@
+"""The probes, one kind a file. `PROBES` are for anybody's parts, `PIPELINE_PROBES` for Umsicht's own runs; `guard.probe` runs them in stage order."""
+
+from __future__ import annotations
+
+from umsicht.guard.probe import Probe
+from umsicht.guard.probes import trainer, wiring
+from umsicht.guard.probes.documents import document_isolation
+from umsicht.guard.probes.dtypes import dtypes
+from umsicht.guard.probes.evaluation import evaluation
+from umsicht.guard.probes.initial import initialisation
+from umsicht.guard.probes.ledger import order, rows
+from umsicht.guard.probes.mask import active_targets
+from umsicht.guard.probes.norm import loss_norm
+from umsicht.guard.probes.overfit import overfit
+from umsicht.guard.probes.overlap import overlap, raw_text
+from umsicht.guard.probes.prefix import causal_prefix
+from umsicht.guard.probes.resume import checkpoint_integrity, rehearsal
+from umsicht.guard.probes.shift import shift
+from umsicht.guard.probes.storage import batch_ids, boundaries, token_ids
+from umsicht.guard.probes.text import round_trip
+
+_COMMON: tuple[Probe, ...] = (
+    Probe("T1", "round-trip", round_trip),
+    Probe("T1 raw", "raw-text", raw_text),
+    Probe("T2 batches", "token-ids", batch_ids),
+    Probe("T5", "target-shift", shift),
+    Probe("T6", "active-targets", active_targets),
+    Probe("T7", "causal-prefix", causal_prefix),
+    Probe("T8", "documents", document_isolation),
+    Probe("T9", "initialisation", initialisation),
+    Probe("T10 norm", "loss-norm", loss_norm),
+    Probe("T12", "overfit", overfit, slow=True),
+    Probe("T13", "evaluation", evaluation),
+    Probe("T16", "overlap", overlap),
+    Probe("T17", "dtypes", dtypes),
+)
+
+PROBES: tuple[Probe, ...] = (
+    *_COMMON,
+    Probe("T10", "batch-algebra", wiring.batch_algebra),
+    Probe("T11", "one-step", wiring.one_step),
+)
+
+PIPELINE_PROBES: tuple[Probe, ...] = (
+    *_COMMON,
+    Probe("T2", "token-ids", token_ids),
+    Probe("T3", "boundaries", boundaries),
+    Probe("T4", "rows", rows),
+    Probe("T15", "data-order", order),
+    Probe("T10", "batch-algebra", trainer.batch_algebra),
+    Probe("T11", "one-step", trainer.one_step),
+    Probe("T14", "resume", rehearsal, slow=True),
+    Probe("T21", "checkpoint", checkpoint_integrity, slow=True),
+    Probe("stability", "stability", trainer.stability, slow=True),
+)

@@ -1,0 +1,89 @@
+"""T12: a model that cannot learn two rows by heart will not learn a corpus. Kept apart from validation, never a result."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import torch
+
+from umsicht.findings import Finding
+from umsicht.guard.probe import Cannot
+from umsicht.guard.probes.mask import expected_active
+from umsicht.guard.probes.prefix import crop
+from umsicht.guard.subject import Subject, numbers
+
+STAGE = "overfit"
+STEPS = 80
+RATES = (1e-2, 3e-3, 1e-3)
+REACHED = 0.25
+STALLED = 0.6
+
+
+def overfit(subject: Subject) -> Iterator[Finding]:
+    """A plain AdamW on the trainable weights, dropout off, one small batch, until the loss is a quarter of what it was."""
+    module = subject.need_module()
+    loss_view = subject.need_loss()
+    trainable = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    if not trainable:
+        raise Cannot("no parameter requires a gradient")
+    example = _small_batch(subject)
+    best, first, steps = math.inf, math.nan, 0
+    for rate in RATES:
+        with subject.borrowed(), subject.need_model().mode(training=False):
+            history = _learn(loss_view.of, example, trainable, rate)
+        first, lowest, steps = history[0], min(history), steps + len(history)
+        best = min(best, lowest if math.isfinite(lowest) else math.inf)
+        if best < REACHED * first:
+            return
+    if not math.isfinite(first):
+        yield Finding(
+            "NUMERIC/first-loss-not-finite", "stop", STAGE, location="loss", numbers=numbers(loss=first)
+        )
+        return
+    if first < 0.05:
+        yield Finding(
+            "EVAL-VALIDITY/nothing-to-learn",
+            "warn",
+            STAGE,
+            location="loss",
+            numbers=numbers(first=first, best=best),
+        )
+        return
+    stalled = best > STALLED * first
+    yield Finding(
+        "OPT-WIRING/cannot-overfit",
+        "stop" if stalled else "warn",
+        STAGE,
+        location="model",
+        numbers=numbers(first=first, best=best, steps=steps, share=best / first),
+    )
+
+
+def _small_batch(subject: Subject):  # type: ignore[no-untyped-def]
+    """Two rows with targets, at most 64 tokens each."""
+    example = subject.small
+    mask = expected_active(example, subject.label_offset)
+    order = torch.argsort(mask.sum(dim=1), descending=True)[:2].cpu()
+    chosen = example.take(order)
+    if subject.need_loss().form in ("logits", "internal") or subject.extra.get("crop", True):
+        return crop(chosen, min(64, chosen.ids.shape[1]))
+    return chosen
+
+
+def _learn(loss_of, example, trainable, rate: float) -> list[float]:  # type: ignore[no-untyped-def]
+    optimizer = torch.optim.AdamW(trainable, lr=rate, betas=(0.9, 0.95), weight_decay=0.0)
+    history: list[float] = []
+    with torch.enable_grad():
+        for _ in range(STEPS):
+            optimizer.zero_grad(set_to_none=True)
+            loss = loss_of(example)
+            history.append(float(loss.detach()))
+            if not math.isfinite(history[-1]) or not loss.requires_grad:
+                break
+            if history[-1] < REACHED * history[0] * 0.8:
+                break
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(trainable, 1.0)
+            optimizer.step()
+    return history

@@ -1,0 +1,270 @@
+"""T7: no logit may depend on a later token, on another row, or on the targets; on the training path, in every mode."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+
+from umsicht.findings import Finding
+from umsicht.guard.adapt_batch import Example
+from umsicht.guard.probe import Cannot
+from umsicht.guard.subject import Subject, numbers, to_device, token_id
+
+STAGE = "causal-prefix"
+FLOOR = {torch.float32: 1e-6, torch.float64: 1e-12, torch.bfloat16: 1e-3, torch.float16: 1e-3}
+"""Relative differences that count as none. On CPU two runs of the same shape are equal to the bit; the floor covers foreign kernels."""
+
+Path = Callable[[Example], torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Leak:
+    """The largest change of logits that should not have moved, relative to their spread, and where."""
+
+    size: float
+    row: int
+    position: int
+    cut: int
+    spread: int
+
+    @property
+    def reach(self) -> int:
+        """How far after the position the change began."""
+        return self.cut - self.position
+
+
+def causal_prefix(subject: Subject) -> Iterator[Finding]:
+    """Eval mode, train mode, the path inside the loss, full rows and odd lengths; the first path that leaks is named."""
+    view = subject.need_model()
+    example = subject.small
+    if example.ids.shape[1] < 2:
+        raise Cannot("rows of one token have no future")
+    with _awake(subject):
+        for name, path, training in paths(subject):
+            with view.mode(training):
+                found = _first_leak(subject, path, name)
+            if found is not None:
+                yield found
+                return
+        yield from _row_leak(subject)
+        yield from _target_leak(subject)
+
+
+def _awake(subject: Subject):  # type: ignore[no-untyped-def]  # one of two context managers
+    import contextlib
+
+    module = subject.need_model().module
+    return subject.awake() if module is not None else contextlib.nullcontext()
+
+
+def paths(subject: Subject) -> Iterator[tuple[str, Path, bool]]:
+    """Every way in which logits are made: (name, function, training mode)."""
+    view = subject.need_model()
+
+    def plain(example: Example) -> torch.Tensor:
+        return view.logits(example.ids, **example.context)
+
+    def bare(example: Example) -> torch.Tensor:
+        return view.logits(example.ids)
+
+    yield "model.eval()", plain, False
+    yield "model.train()", plain, True
+    if any(value is not None for value in subject.small.context.values()):
+        yield "model.eval() without masks", bare, False
+    hidden = subject.extra.get("training_logits")
+    if hidden is not None:
+        yield "training step", hidden, True
+    loss = subject.loss
+    if loss is not None and loss.form != "logits":
+
+        def inside(example: Example) -> torch.Tensor:
+            with torch.enable_grad():
+                logits = loss.training_logits(example)
+            if logits is None:
+                raise Cannot("the training path makes no logits")
+            return logits.detach()
+
+        yield "training step", inside, True
+
+
+def _first_leak(subject: Subject, path: Path, name: str) -> Finding | None:
+    for example, cuts in cases(subject, name):
+        try:
+            leak = measure(subject, path, example, cuts)
+        except Cannot:
+            return None
+        if leak is not None:
+            return Finding(
+                "LEAK-FUTURE/prefix",
+                "stop",
+                STAGE,
+                location=f"model: {name}, position {leak.position}",
+                numbers=numbers(
+                    delta=leak.size,
+                    position=leak.position,
+                    cut=leak.cut,
+                    positions=leak.spread,
+                    length=int(example.ids.shape[1]),
+                    path=name,
+                ),
+            )
+    return None
+
+
+def cases(subject: Subject, name: str) -> Iterator[tuple[Example, list[int]]]:
+    """Rows to look at: real text at full length with many cuts, random ids, and shorter rows (other kernels, block edges)."""
+    example = subject.small
+    seq = example.ids.shape[1]
+    yield example, cut_points(seq, 8 if subject.quick else 24, subject.seed)
+    if "step" in name:
+        return
+    for length in {seq - 1, seq // 2 + 1, min(seq, 17), 2}:
+        if 2 <= length < seq:
+            yield crop(example, length), cut_points(length, 6, subject.seed + length)
+
+
+def cut_points(seq: int, count: int, seed: int) -> list[int]:
+    """First changed positions: the ends, block edges of kernels, and some at random."""
+    edges = [
+        1,
+        2,
+        seq - 1,
+        seq // 2,
+        *(size + step for size in (8, 16, 32, 64, 128, 256, 512, 1024) for step in (0, 1)),
+    ]
+    chosen = list(dict.fromkeys(cut for cut in edges if 0 < cut < seq))
+    generator = torch.Generator().manual_seed(seed)
+    for value in torch.randperm(seq, generator=generator).tolist():
+        if len(chosen) >= count:
+            break
+        if 0 < value < seq and value not in chosen:
+            chosen.append(value)
+    return chosen[: max(1, count)]
+
+
+def crop(example: Example, length: int) -> Example:
+    """The first `length` positions of every row."""
+    from umsicht.guard.adapt_batch import _map
+
+    shape = example.ids.shape
+
+    def cut(value: object) -> object:
+        if isinstance(value, torch.Tensor) and value.dim() >= 2 and value.shape[:2] == shape:
+            return value[:, :length].contiguous()
+        return value
+
+    values = {name: cut(value) for name, value in vars(example).items() if name != "raw"}
+    return Example(raw=_map(example.raw, cut), **values)  # type: ignore[arg-type]  # tensors stay tensors
+
+
+def measure(subject: Subject, path: Path, example: Example, cuts: list[int]) -> Leak | None:
+    """Change everything from a cut on, one cut a row; logits before the cut must not move."""
+    worst: Leak | None = None
+    rows, seq = example.ids.shape
+    for start in range(0, len(cuts), rows):
+        part = cuts[start : start + rows]
+        changed = example.ids.clone()
+        for row, cut in enumerate(part):
+            changed[row, cut:] = other_ids(subject, example.ids[row, cut:], row + start)
+        before, floor = _twice(subject, path, example)
+        after = _once(subject, path, example.with_ids(changed))
+        scale = float(before.float().std().clamp_min(1e-12))
+        for row, cut in enumerate(part):
+            if cut >= seq:
+                continue
+            moved = (before[row, :cut].float() - after[row, :cut].float()).abs().amax(dim=-1) / scale
+            moved = torch.nan_to_num(moved, nan=float("inf"))
+            size = float(moved.max())
+            if size > max(FLOOR.get(before.dtype, 1e-3), 10 * floor) and (worst is None or size > worst.size):
+                worst = Leak(size, row, int(moved.argmax()), cut, int((moved > 10 * floor).sum()))
+    return worst
+
+
+def other_ids(subject: Subject, ids: torch.Tensor, seed: int) -> torch.Tensor:
+    """Ids that differ from `ids` everywhere, the end and pad tokens among them."""
+    limit = max(2, subject.usable_ids)
+    generator = torch.Generator().manual_seed(seed + 17)
+    step = torch.randint(1, limit, ids.shape, generator=generator).to(ids)
+    changed = (ids + step) % limit
+    special = (
+        [token_id(subject.tokenizer, role) for role in ("eos", "pad")]
+        if subject.tokenizer is not None
+        else []
+    )
+    for position, value in enumerate(value for value in special if value is not None):
+        if ids.shape[0] > 4 + position and int(ids[2 + position]) != value:
+            changed[2 + position] = value
+    return changed
+
+
+def _once(subject: Subject, path: Path, example: Example) -> torch.Tensor:
+    torch.manual_seed(subject.seed + 1)
+    with torch.no_grad():
+        return path(example).detach().clone()
+
+
+def _twice(subject: Subject, path: Path, example: Example) -> tuple[torch.Tensor, float]:
+    """Logits, and by how much they differ when the same is computed again with the same seed."""
+    first = _once(subject, path, example)
+    again = _once(subject, path, example)
+    floor = float((first.float() - again.float()).abs().max() / first.float().std().clamp_min(1e-12))
+    return first, floor if floor == floor else 0.0
+
+
+def _row_leak(subject: Subject) -> Iterator[Finding]:
+    """Other rows of the batch must not matter: statistics over the batch are a leak between samples."""
+    view = subject.need_model()
+    example = subject.small
+    if example.ids.shape[0] < 2:
+        example = to_device(example.take(torch.zeros(2, dtype=torch.long)), view.device)
+    changed = example.ids.clone()
+    for row in range(1, changed.shape[0]):
+        changed[row] = other_ids(subject, changed[row], row)
+    for name, path, training in paths(subject):
+        if "step" in name:
+            continue
+        with view.mode(training):
+            before, floor = _twice(subject, path, example)
+            after = _once(subject, path, example.with_ids(changed))
+        size = float(
+            (before[0].float() - after[0].float()).abs().max() / before.float().std().clamp_min(1e-12)
+        )
+        if size > max(FLOOR.get(before.dtype, 1e-3), 10 * floor):
+            yield Finding(
+                "LEAK-DOC/rows",
+                "stop",
+                STAGE,
+                location=f"model: {name}",
+                numbers=numbers(delta=size, path=name),
+            )
+            return
+
+
+def _target_leak(subject: Subject) -> Iterator[Finding]:
+    """Logits must not depend on the labels handed to the model."""
+    loss = subject.loss
+    example = subject.small
+    if loss is None or loss.form == "logits" or example.labels is None:
+        return
+    labels = torch.where(
+        example.labels >= 0,
+        other_ids(subject, example.labels.reshape(-1).clamp_min(0), 3).view_as(example.labels),
+        example.labels,
+    )
+    with subject.need_model().mode(training=True):
+        torch.manual_seed(subject.seed + 1)
+        before = loss.training_logits(example)
+        torch.manual_seed(subject.seed + 1)
+        after = loss.training_logits(example.with_ids(example.ids, labels))
+    if before is None or after is None or before.shape != after.shape:
+        return
+    size = float(
+        (before.detach().float() - after.detach().float()).abs().max()
+        / before.detach().float().std().clamp_min(1e-12)
+    )
+    if size > 10 * FLOOR.get(before.dtype, 1e-3):
+        yield Finding(
+            "LEAK-FUTURE/targets", "stop", STAGE, location="model: training step", numbers=numbers(delta=size)
+        )

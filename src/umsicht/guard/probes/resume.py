@@ -1,0 +1,348 @@
+"""T14: straight through equals stop and resume equals stop and resume twice, across the edge of an epoch, in new objects or a new process."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from umsicht.findings import Finding
+from umsicht.guard.probes.rehearse import Recorder, Stage, Trace
+from umsicht.guard.probes.trainer import stage_of
+from umsicht.guard.subject import Subject, numbers
+from umsicht.train import checkpoints
+
+STAGE = "resume"
+STEPS = 9
+STOPS = (3, 6)
+ORDER = ("batch", "rate", "loss", "gradient", "weights")
+
+
+def rehearsal(subject: Subject) -> Iterator[Finding]:
+    """Nine steps straight; the same with stops after the 3rd and the 6th; every figure of every step equal to the bit."""
+    stage = stage_of(subject)
+    make_source = subject.extra.get("small_source") or stage.make_source
+    settings = stage.short(STEPS)
+    straight = stage.trace("straight", source=make_source(), settings=settings)
+    if len(straight.losses) < STEPS:
+        yield Finding(
+            "RESUME-STATE/rehearsal-failed",
+            "stop",
+            STAGE,
+            location="resume",
+            numbers=numbers(steps=len(straight.losses), planned=STEPS),
+        )
+        return
+    again = subject.extra.get("segments")
+    if again is not None:
+        parts = again(STEPS, STOPS)
+        process = "new"
+    else:
+        parts = segments(stage, make_source, settings)
+        process = "same"
+    yield from compare(straight, parts, process)
+
+
+def segments(stage: Stage, make_source: Any, settings: Any) -> list[Trace]:
+    """The stopped run in three parts, everything built anew for each, the global random states disturbed in between."""
+    found = []
+    for stop in (*STOPS, None):
+        torch.manual_seed(90210)
+        recorder = Recorder(stop_at=None if stop is None else stop + 1)
+        trainer = stage.trainer("resumed", hooks=[recorder], source=make_source(), settings=settings)
+        trainer.fit()
+        found.append(recorder.trace)
+    return found
+
+
+def compare(straight: Trace, parts: list[Trace], process: str) -> Iterator[Finding]:
+    """Find the first figure that differs, in the order in which one follows from the other."""
+    by_step = {step: straight.row(index) for index, step in enumerate(straight.steps)}
+    seen: list[int] = []
+    for number, part in enumerate(parts):
+        # The last step of a stopped part was seen but not made: the stop came before the optimizer moved.
+        made = [(index, step) for index, step in enumerate(part.steps) if index < len(part.weights)]
+        if number and made:
+            expected = seen[-1] + 1 if seen else 1
+            if made[0][1] != expected:
+                yield _finding("step", number, made[0][1], process, made[0][1], expected)
+                return
+        for index, step in made:
+            seen.append(step)
+            want, got = by_step.get(step), part.row(index)
+            if want is None:
+                yield _finding("step", number, step, process, step, STEPS)
+                return
+            for kind in ORDER:
+                if got[kind] != want[kind] and not (_nan(got[kind]) and _nan(want[kind])):
+                    yield _finding(kind, number, step, process, got[kind], want[kind])
+                    return
+    if seen != list(range(1, STEPS + 1)):
+        yield _finding("step", len(parts) - 1, seen[-1] if seen else 0, process, len(seen), STEPS)
+
+
+def _nan(value: Any) -> bool:
+    return isinstance(value, float) and math.isnan(value)
+
+
+def _finding(kind: str, part: int, step: int, process: str, got: Any, want: Any) -> Finding:
+    """The first thing that differs names the fault: data, rate, weights or optimizer, random state."""
+    name = {
+        "step": "RESUME-STATE/step",
+        "batch": "RESUME-STATE/data",
+        "rate": "RESUME-STATE/rate",
+        "loss": "RESUME-STATE/weights",
+        "gradient": "RESUME-STATE/random",
+        "weights": "RESUME-STATE/optimizer",
+    }[kind]
+    location = "resume" if part else "resume: before the first stop"
+    return Finding(
+        name,
+        "stop",
+        STAGE,
+        location=f"{location}: step {step}",
+        numbers=numbers(step=step, got=got, want=want, resumes=part, process=process, kind=kind),
+    )
+
+
+def checkpoint_integrity(subject: Subject) -> Iterator[Finding]:
+    """T21: what is read back is what was written; damage, missing and strange names are refused; a tie is still a tie."""
+    stage = stage_of(subject)
+    recorder = Recorder()
+    trainer = stage.trainer("checkpoint", hooks=[recorder], settings=stage.short(2))
+    trainer.fit()
+    run = trainer.run
+    path = checkpoints.latest(run)
+    if path is None:
+        yield Finding(
+            "CHECKPOINT/none", "stop", "checkpoint", location="checkpoint", numbers=numbers(steps=2)
+        )
+        return
+    loaded = checkpoints.load(path)
+    yield from _same_tensors(trainer, loaded, recorder)
+    yield from _strict(stage, loaded)
+    yield from _ties(stage, trainer, loaded)
+    yield from _damage(stage, run)
+    yield from _kill(stage)
+
+
+def _same_tensors(trainer: Any, loaded: Any, recorder: Recorder) -> Iterator[Finding]:
+    own = checkpoints.snapshot_of(trainer.model.state_dict())
+    wrong = [
+        name for name in own if name not in loaded.model or not _bits_equal(own[name], loaded.model[name])
+    ]
+    extra = sorted(set(loaded.model) - set(own))
+    if wrong or extra:
+        yield Finding(
+            "LOAD-MAP/checkpoint-differs",
+            "stop",
+            "checkpoint",
+            location=f"checkpoint: {(wrong or extra)[0]}",
+            numbers=numbers(tensors=len(wrong), extra=len(extra), names=", ".join((wrong + extra)[:5])),
+        )
+        return
+    state = trainer.carried.optimizer.state_tensors()
+    off = [
+        name
+        for name, value in state.items()
+        if name not in loaded.optimizer or not _bits_equal(value.cpu(), loaded.optimizer[name])
+    ]
+    if off or set(loaded.optimizer) - set(state):
+        yield Finding(
+            "RESUME-STATE/optimizer-not-saved",
+            "stop",
+            "checkpoint",
+            location=f"checkpoint: {off[0] if off else 'optimizer'}",
+            numbers=numbers(tensors=len(off), names=", ".join(off[:5])),
+        )
+
+
+def _bits_equal(left: torch.Tensor, right: torch.Tensor) -> bool:
+    return left.dtype == right.dtype and left.shape == right.shape and torch.equal(left, right)
+
+
+def _strict(stage: Stage, loaded: Any) -> Iterator[Finding]:
+    """A missing name, a strange name and a wrong shape must each be refused."""
+    from umsicht.findings import UserError
+
+    names = list(loaded.model)
+    cases = {
+        "missing": {name: value for name, value in loaded.model.items() if name != names[-1]},
+        "renamed": {
+            (f"_orig_mod.{name}" if index == 0 else name): value
+            for index, (name, value) in enumerate(loaded.model.items())
+        },
+        "extra": {**loaded.model, "strange.weight": torch.zeros(2)},
+        "shape": {name: (value[:1] if name == names[0] else value) for name, value in loaded.model.items()},
+    }
+    for kind, tensors in cases.items():
+        model = stage.make_model()
+        try:
+            checkpoints.restore_model(model, tensors, "rehearsal")
+        except (UserError, RuntimeError, KeyError, ValueError):
+            continue
+        yield Finding(
+            "LOAD-MAP/not-strict",
+            "stop",
+            "checkpoint",
+            location=f"checkpoint: {kind}",
+            numbers=numbers(kind=kind, tensors=len(tensors)),
+        )
+        return
+
+
+def _ties(stage: Stage, trainer: Any, loaded: Any) -> Iterator[Finding]:
+    """Weights that share storage in a fresh model share it after loading, and no others do."""
+    fresh: Any = stage.make_model()
+    restored: Any = stage.make_model()
+    checkpoints.restore_model(restored, loaded.model, "rehearsal")
+
+    def shared(model: Any) -> set[frozenset[str]]:
+        groups: dict[int, set[str]] = {}
+        for name, tensor in model.state_dict().items():
+            if tensor.numel():
+                groups.setdefault(tensor.data_ptr(), set()).add(name)
+        return {frozenset(names) for names in groups.values() if len(names) > 1}
+
+    wanted = shared(fresh)
+    for label, model in (("loaded", restored), ("trained", trainer.model)):
+        if shared(model) != wanted:
+            yield Finding(
+                "LOAD-MAP/tie-broken",
+                "stop",
+                "checkpoint",
+                location=f"checkpoint: {label} model",
+                numbers=numbers(tied=len(wanted), found=len(shared(model))),
+            )
+            return
+    config = getattr(fresh, "config", None)
+    if getattr(config, "tied", None) is True and getattr(fresh, "head_weight", None) is not None:
+        table = getattr(fresh, "embed", None)
+        if table is not None and fresh.head_weight.data_ptr() != table.weight.data_ptr():
+            yield Finding(
+                "LOAD-MAP/tie-broken",
+                "stop",
+                "checkpoint",
+                location="model: head",
+                numbers=numbers(tied=1, found=0),
+            )
+
+
+def _damage(stage: Stage, run: Any) -> Iterator[Finding]:
+    """One flipped byte in any file of the newest checkpoint: it must not be loaded."""
+    import shutil
+
+    newest = checkpoints.latest(run)
+    if newest is None:
+        return
+    for file in sorted(newest.iterdir()):
+        if not file.is_file() or file.stat().st_size == 0 or file.name == "manifest.json":
+            continue
+        kept = file.read_bytes()
+        middle = len(kept) // 2
+        try:
+            file.write_bytes(kept[:middle] + bytes([kept[middle] ^ 0x40]) + kept[middle + 1 :])
+            accepted = checkpoints.latest(run)
+        finally:
+            file.write_bytes(kept)
+        if accepted == newest:
+            yield Finding(
+                "CHECKPOINT/damage-accepted",
+                "stop",
+                "checkpoint",
+                location=f"checkpoint: {file.name}",
+                numbers=numbers(file=file.name, bytes=len(kept)),
+            )
+            return
+    torn = newest.with_name(f"step-{99_999_999:08d}")
+    torn.mkdir()
+    try:
+        (torn / "model.safetensors").write_bytes((newest / "model.safetensors").read_bytes()[:100])
+        if checkpoints.latest(run) == torn:
+            yield Finding(
+                "CHECKPOINT/damage-accepted",
+                "stop",
+                "checkpoint",
+                location="checkpoint: half-written folder",
+                numbers=numbers(file="folder", bytes=100),
+            )
+    finally:
+        shutil.rmtree(torn)
+
+
+def _kill(stage: Stage) -> Iterator[Finding]:
+    """A process killed at each point of writing a checkpoint leaves the earlier one whole."""
+    import os
+
+    if not hasattr(os, "fork"):
+        return
+    run = stage.run("kill")
+    tensors = {f"t{index}": torch.full((256,), float(index)) for index in range(3)}
+    for step in (1, 2):
+        checkpoints.save(run, _snapshot(step, tensors))
+    for point in range(1, 9):
+        if not _killed_while_saving(run, _snapshot(3, tensors), point):
+            break
+        found = checkpoints.latest(run)
+        if found is None or found.name not in (checkpoints.folder_name(2), checkpoints.folder_name(3)):
+            yield Finding(
+                "CHECKPOINT/kill-loses",
+                "stop",
+                "checkpoint",
+                location="checkpoint: killed while writing",
+                numbers=numbers(point=point, left=str(found)),
+            )
+            return
+        if found.name == checkpoints.folder_name(3):
+            loaded = checkpoints.load(found)
+            if any(not torch.equal(loaded.model[name], value) for name, value in tensors.items()):
+                yield Finding(
+                    "CHECKPOINT/kill-loses",
+                    "stop",
+                    "checkpoint",
+                    location="checkpoint: killed while writing",
+                    numbers=numbers(point=point, left=found.name),
+                )
+                return
+
+
+def _snapshot(step: int, tensors: dict[str, torch.Tensor]) -> checkpoints.Snapshot:
+    return checkpoints.Snapshot(
+        step=step,
+        tokens=step,
+        model=dict(tensors),
+        optimizer={"t0/step": torch.tensor(float(step))},
+        state={"step": step},
+        config=None,
+    )
+
+
+def _killed_while_saving(run: Any, snapshot: checkpoints.Snapshot, point: int) -> bool:
+    """Fork, die at the `point`-th call that reaches the disk; True where the child died there, False where it finished first."""
+    import os
+
+    child = os.fork()
+    if child == 0:
+        try:
+            calls = 0
+
+            def dying(original: Any) -> Any:
+                def call(*arguments: Any, **keywords: Any) -> Any:
+                    nonlocal calls
+                    calls += 1
+                    if calls >= point:
+                        os._exit(77)
+                    return original(*arguments, **keywords)
+
+                return call
+
+            for name in ("fsync", "replace", "rename"):
+                setattr(os, name, dying(getattr(os, name)))
+            checkpoints.save(run, snapshot)
+            os._exit(0)
+        except BaseException:
+            os._exit(1)
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status) == 77
