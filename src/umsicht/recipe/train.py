@@ -111,9 +111,6 @@ class ValidationSettings(Section):
     slice_bytes: int = Field(
         60_000, gt=0, description="Text scored in each slice; the same documents every time."
     )
-    final_slice_bytes: int = Field(
-        200_000, gt=0, description="Text scored in each slice after the last step."
-    )
     train_bytes: int = Field(
         120_000, ge=0, description="Training text re-scored in evaluation mode; 0 leaves it out."
     )

@@ -11,7 +11,7 @@ from umsicht.record import Run
 from umsicht.words import t
 
 # These change what is written or where, never a weight.
-SAFE = ("checkpoint", "log_every", "writers", "validation.final_slice_bytes")
+SAFE = ("checkpoint", "log_every", "writers")
 
 
 def differences(
