@@ -146,7 +146,7 @@ export class Chart {
       cursor: { y: false, sync: { key: "step", setSeries: false }, drag: { x: true, y: false, setScale: false }, points: { size: 6 } },
       select: { show: true },
       scales: {
-        x: { time: false, range: (u, low, high) => (this.window ? this.window : [low, high === low ? low + 1 : high]) },
+        x: { time: false, range: (u, low, high) => this.span(low, high) },
         y: { distr: this.isLog() ? 3 : 1, range: this.isLog() ? undefined : (u, low, high) => this.linear(low, high) },
       },
       axes: [
@@ -159,6 +159,13 @@ export class Chart {
         draw: [(u) => this.decorate(u, wide)],
       },
     };
+  }
+
+  /** The x axis covers every row, those without a finite value too: a mark at the very end must have a place. */
+  span(low, high) {
+    if (this.window) return this.window;
+    const first = Math.min(low ?? 0, this.range[0]), last = Math.max(high ?? 1, this.range[1]);
+    return [first, last === first ? first + 1 : last];
   }
 
   yTexts(ticks) {

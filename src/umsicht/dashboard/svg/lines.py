@@ -61,6 +61,7 @@ def line_chart(
         [limit] if limit is not None else []
     )
     positions = [v for line in drawn for v in line.x if math.isfinite(v)]
+    positions += [mark.x for mark in marks if mark.kind == "nonfinite"]
     right = RIGHT if len({line.name for line in drawn}) > 1 else 16
     is_log = min(values) > 0 and (log_y if log_y is not None else max(values) / min(values) > 6)
     sx = Scale(
