@@ -74,7 +74,10 @@ def _grid(curves: Curves, series: Series, cadence: int, first: int, last: int) -
     # A log that begins far into the training is a continuation, not a log with a hole at its start.
     if first < starts and starts > 3 * cadence and curves.first_step > cadence:
         low = starts
-    high = min(last, max(curves.last_step, _finish(curves)))
+    end = max(curves.last_step, _finish(curves))
+    if starts == 0 and series.name in (TRAIN, GRAD, LR):
+        end -= 1  # steps counted from 0: the last batch carries the number before the last
+    high = min(last, end)
     if last > ends and high < ends + cadence:
         high = min(high, ends)
     begin = low + (phase - low) % cadence

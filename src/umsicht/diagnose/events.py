@@ -27,7 +27,7 @@ def find_events(curves: Curves, limits: Thresholds) -> tuple[Event, ...]:
     train = curves.get(TRAIN)
     bumps = lr_bumps(curves.get(LR), limits)
     restarts = [Event("restart", "step", step) for step in curves.restarts]
-    found = [*bumps, *restarts, *nonfinite(train), *nonfinite(curves.get(VAL)), *frozen(curves)]
+    found = [*bumps, *restarts, *nonfinite(train), *nonfinite(curves.get(VAL)), *frozen(curves, limits)]
     clean = train.finite()
     spiky = spikes(clean, limits)
     found += spiky + level_shifts(clean, limits)
@@ -134,22 +134,32 @@ def _first_back(after: Floats, level: float, width: int = 5) -> int | None:
 def level_shifts(series: Series, limits: Thresholds) -> list[Event]:
     """Jumps of the level between two neighbouring points that stay.
 
-    At each point a line is fitted to the points before and one to the points after; the jump is their difference at that point
-    (a regression discontinuity), so a bend without a jump gives nothing. It counts where it exceeds 6 times the larger of its standard
-    error and the robust spread of the same quantity over the whole record, which takes autocorrelation and wander into account.
+    Downwards: a line is fitted to the points before and one to the points after; the jump is their difference at that place (a
+    regression discontinuity), so that neither the fall of a healthy curve nor a bend in it counts. Upwards the plain difference of the two
+    means serves: on a falling curve it errs to the safe side, and it sees half as large a jump. Either must exceed 5 times the larger of
+    its standard error and the robust spread of the same quantity over the whole record, which takes autocorrelation and wander into account.
     """
     n = len(series)
-    width = min(limits.shift_width, n // 8)
-    if width < limits.shift_min_width:
-        return []
     values = _without_outliers(series.values)
-    jump, error = _discontinuity(values, width)
-    usable = np.isfinite(jump)
-    if not usable.any():
-        return []
-    scale = np.maximum(error, mad_sigma(jump[usable]))
-    level = running_median(values, 2 * (width // 2) + 1)
-    strength = np.where(usable, np.abs(jump) / np.maximum(scale, 1e-12), 0.0)
+    strength = np.zeros(n)
+    jump = np.zeros(n)
+    for width in dict.fromkeys(min(int(limits.shift_width * factor), n // 5) for factor in (0.5, 1, 2, 4)):
+        if width < limits.shift_min_width:
+            return []
+        tests = [_mean_step(values, width)]
+        if width >= min(limits.shift_width, n // 5):
+            tests.append(_line_step(values, width))
+        for one, error in tests:
+            usable = np.isfinite(one)
+            if not usable.any():
+                continue
+            with np.errstate(invalid="ignore", divide="ignore"):
+                here = np.where(usable, np.abs(one) / np.maximum(error, 1e-12), 0.0)
+            better = here > strength
+            strength, jump = np.where(better, here, strength), np.where(better, one, jump)
+    # The steep beginning is no step down.
+    strength[: n // 10] = np.where(jump[: n // 10] < 0, 0.0, strength[: n // 10])
+    level = running_median(values, 2 * (limits.shift_min_width // 2) + 1)
     enough = (
         (strength > limits.shift_sigma)
         & (np.abs(jump) > limits.shift_floor)
@@ -157,13 +167,14 @@ def level_shifts(series: Series, limits: Thresholds) -> list[Event]:
     )
     events: list[Event] = []
     taken = np.zeros(n, dtype=bool)
+    reach = min(limits.shift_width, n // 5)
     for index in np.argsort(-strength * enough):
         if not enough[index]:
             break
-        if taken[max(0, index - width) : index + width].any():
+        if taken[max(0, index - reach) : index + reach].any():
             continue
         taken[index] = True
-        event = _shift_event(series, values, int(index), width, float(jump[index]), float(strength[index]))
+        event = _shift_event(series, values, int(index), reach, float(jump[index]), float(strength[index]))
         if event is not None:
             events.append(event)
     return sorted(events, key=lambda event: event.step)
@@ -176,27 +187,68 @@ def _without_outliers(values: Floats) -> Floats:
     return np.where(off > 6 * mad_sigma(values - smooth, 1e-9), smooth, values)
 
 
-def _discontinuity(values: Floats, width: int) -> tuple[Floats, Floats]:
-    """Jump at each index between lines fitted to `width` points before and after, and its standard error; NaN at the ends."""
+def _local_sigma(values: Floats, width: int) -> Floats:
+    """Noise of one point around each index, from the larger of the two halves' first differences; length n - 2 width + 1.
+
+    Measured at every quarter of a window and held between, which is near enough for a scale and keeps long records fast.
+    """
+    stride = max(1, width // 4)
+    difference = np.abs(np.diff(values))
+    windows = np.lib.stride_tricks.sliding_window_view(difference, width - 1)[::stride]
+    half = np.repeat(np.median(windows, axis=1), stride)
+    length = len(values) - 2 * width + 1
+    ahead = half[width : width + length]
+    behind = half[:length]
+    short = length - len(ahead)
+    if short > 0:
+        ahead = np.concatenate([ahead, np.full(short, half[-1])])
+    local: Floats = MAD_TO_SIGMA / np.sqrt(2.0) * np.maximum(behind, ahead)
+    return local
+
+
+def _line_step(values: Floats, width: int) -> tuple[Floats, Floats]:
+    """Falls: jump at each index between lines fitted to `width` points before and after, and its standard error; NaN elsewhere."""
     n = len(values)
     x = np.arange(width, dtype=np.float64) - (width - 1) / 2
     sxx = float((x**2).sum())
     windows = np.lib.stride_tricks.sliding_window_view(values, width)
     mean = windows.mean(axis=1)
     slope = windows @ x / sxx
-    edge = (width + 1) / 2  # from the centre of a window to the point just outside it
-    ahead, behind = mean + slope * (edge - 0.5), mean - slope * (edge - 0.5)
+    edge = width / 2  # from the centre of a window to the place between the two windows
+    at = np.arange(width, n - width + 1)
     jump = np.full(n, np.nan)
     error = np.full(n, np.nan)
-    at = np.arange(width, n - width + 1)
-    jump[width : n - width + 1] = behind[at] - ahead[at - width]
-    difference = np.abs(np.diff(values))
-    local = np.median(np.lib.stride_tricks.sliding_window_view(difference, 2 * width - 1), axis=1)
-    sigma = MAD_TO_SIGMA * local / np.sqrt(2.0)
+    jump[at] = (mean - slope * edge)[at] - (mean + slope * edge)[at - width]
     # Variance of an ordinary least-squares line at distance d from its centre: sigma^2 (1/n + d^2 / Sxx); two independent lines.
-    factor = np.sqrt(2.0 * (1.0 / width + (edge - 0.5) ** 2 / sxx))
-    error[width : n - width + 1] = sigma[: n - 2 * width + 1] * factor
-    return jump, error
+    error[at] = _local_sigma(values, width)[: len(at)] * np.sqrt(2.0 * (1.0 / width + edge**2 / sxx))
+    return _one_way(jump, error, -1, width)
+
+
+def _mean_step(values: Floats, width: int) -> tuple[Floats, Floats]:
+    """Rises: difference of the means of `width` points after and before each index, and its standard error; NaN elsewhere."""
+    n = len(values)
+    mean = np.lib.stride_tricks.sliding_window_view(values, width).mean(axis=1)
+    at = np.arange(width, n - width + 1)
+    jump = np.full(n, np.nan)
+    error = np.full(n, np.nan)
+    jump[at] = mean[at] - mean[at - width]
+    error[at] = _local_sigma(values, width)[: len(at)] * np.sqrt(2.0 / width)
+    return _one_way(jump, error, 1, width)
+
+
+def _one_way(jump: Floats, error: Floats, sign: int, width: int) -> tuple[Floats, Floats]:
+    """Keep jumps of one sign; the error is at least the robust spread of the jumps of both signs elsewhere in the record."""
+    usable = np.isfinite(jump)
+    with np.errstate(invalid="ignore"):
+        kept = np.where(jump * sign > 0, jump, np.nan)
+    if not np.isfinite(kept).any():
+        return kept, error
+    candidate = int(np.nanargmax(np.abs(kept) / np.maximum(error, 1e-12)))
+    elsewhere = usable.copy()
+    elsewhere[max(0, candidate - width) : candidate + width + 1] = False
+    elsewhere[: len(jump) // 7] = False  # the steep beginning says nothing about the wander of the rest
+    spread = mad_sigma(jump[elsewhere]) if np.count_nonzero(elsewhere) >= width else 0.0
+    return kept, np.maximum(error, spread)
 
 
 def _shift_event(
@@ -256,7 +308,7 @@ def lr_bumps(series: Series, limits: Thresholds) -> list[Event]:
     return events
 
 
-def frozen(curves: Curves) -> list[Event]:
+def frozen(curves: Curves, limits: Thresholds) -> list[Event]:
     """Three or more validations in a row with one and the same value: on fixed tokens that means the weights did not move."""
     val = curves.val.finite()
     if len(val) < 3:
@@ -270,7 +322,14 @@ def frozen(curves: Curves) -> list[Event]:
     if length < 2:
         return []
     start = len(val) - 1 - length
-    numbers = {"value": float(val.values[-1]), "validations": float(length + 1)}
+    span = max(1, int(val.steps[-1] - val.steps[0]))
+    if (val.steps[-1] - val.steps[start]) / span < limits.frozen_share:
+        return []
+    numbers = {
+        "value": float(val.values[-1]),
+        "validations": float(length + 1),
+        "share": float(val.steps[-1] - val.steps[start]) / span,
+    }
     return [Event("frozen", val.name, int(val.steps[start]), int(val.steps[-1]), False, "", numbers)]
 
 

@@ -91,13 +91,16 @@ def gather(curves: Curves, limits: Thresholds) -> Facts:
 
 
 def windows(train: Series) -> list[np.ndarray[tuple[int], np.dtype[np.int64]]]:
-    """The training points in about twenty equal parts, each of at least five points."""
-    parts = max(1, min(20, len(train) // 5))
+    """The training points in about ten equal parts, each of at least five points."""
+    parts = max(1, min(10, len(train) // 5))
     return [part for part in np.array_split(np.arange(len(train)), parts) if len(part)]
 
 
 def _train_levels(train: Series) -> tuple[float | None, int, float | None, float]:
-    """Lowest and last window median, where the lowest lies, and the error of a median (1.2533 sigma / sqrt n, normal noise)."""
+    """Lowest and last window median, where the lowest lies, and the error of their difference.
+
+    The standard error of a median is 1.2533 sigma / sqrt n for normal noise; a difference of two has sqrt 2 of it.
+    """
     if not train:
         return None, 0, None, 0.0
     parts = windows(train)
@@ -105,7 +108,7 @@ def _train_levels(train: Series) -> tuple[float | None, int, float | None, float
     best = int(np.argmin(medians))
     tail = train.values[parts[-1]]
     spread = noise_sigma(tail, mad_sigma(tail) * 0.5)
-    error = 1.2533 * spread / float(np.sqrt(len(tail)))
+    error = 1.2533 * spread * float(np.sqrt(2.0 / len(tail)))
     return medians[best], int(train.steps[parts[best][len(parts[best]) // 2]]), medians[-1], error
 
 
@@ -130,8 +133,11 @@ def _plateau(train: Series, val: Series, limits: Thresholds) -> tuple[float | No
         if len(part) < least:
             continue
         third = max(1, len(part) // 3)
-        early, late = float(np.median(part.values[:third])), float(np.median(part.values[-third:]))
-        found.append((early - late) / abs(early) if early else 0.0)
+        early, late = part.values[:third], part.values[-third:]
+        gain = float(np.median(early) - np.median(late))
+        # A gain that the noise of two medians explains is none (1.2533 sigma / sqrt n each, normal noise).
+        error = 1.2533 * noise_sigma(part.values) * float(np.sqrt(2.0 / third)) if third >= 5 else 0.0
+        found.append(gain / abs(float(np.median(early))) if gain > 3 * error else 0.0)
     return (max(found) if found else None), start
 
 

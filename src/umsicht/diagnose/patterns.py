@@ -47,13 +47,15 @@ def rules() -> tuple[Callable[[Case], Ruling | None], ...]:
     return (
         nonfinite,
         too_good,
+        saw_tooth,
         lost_ground,
         overfitting,
+        both_rise,
         domain_divergence,
+        val_stalls,
         dropped_level,
         both_high,
         plateau,
-        saw_tooth,
         both_fall,
     )
 
@@ -181,6 +183,14 @@ def lost_ground(case: Case) -> Ruling | None:
     lost = facts.train_lost > least and facts.train_best_step < facts.train.steps[-1]
     if not lost and not shifts:
         return None
+    best_ratio, end_ratio = facts.ratio(facts.train_best), facts.ratio(facts.train_end)
+    if (
+        best_ratio is not None
+        and end_ratio is not None
+        and best_ratio >= _high(facts, limits)
+        and end_ratio < 1
+    ):
+        return None  # nothing was learned that could be lost
     shift = max(shifts, key=lambda event: event.numbers["jump"], default=None)
     onset = shift.step if shift else facts.train_best_step
     relative = max(
@@ -207,23 +217,25 @@ def lost_ground(case: Case) -> Ruling | None:
             "after": shift.numbers["after"],
             "jump": shift.numbers["jump"],
         }
+    causes: tuple[str, ...] = ("lr-too-high", "no-clipping", "bad-rows", "instability")
     bumped = [
         bump for bump in case.of_kind("lr-bump") if bump.step <= onset + 3 * max(facts.train.cadence, 1)
     ]
+    if end_ratio is not None and end_ratio >= 1 and lost:
+        return Ruling("diverged", "diverged", tuple(citations), causes, numbers)
     if followed is False or (followed is None and shift is not None and not bumped):
         restarted = shift is not None and shift.explained_by == "restart"
-        causes: tuple[str, ...] = ("resume-state",) if restarted else ()
+        restart_first = ("resume-state",) if restarted else ()
         return Ruling(
             "level-shift-up",
             "harder-data" if followed is False else "step-up",
             tuple(citations),
-            (*causes, "data-changed", "bad-rows", "batch-composition"),
+            (*restart_first, "data-changed", "bad-rows", "batch-composition"),
             numbers,
             "high" if followed is False else "medium",
         )
     if not lost:
         return None
-    causes = ("lr-too-high", "no-clipping", "bad-rows", "instability")
     if bumped:
         numbers |= {"factor": bumped[-1].numbers["factor"], "bump": bumped[-1].step}
         return Ruling("diverged", "diverged-lr-bump", tuple(citations), causes, numbers)
@@ -253,16 +265,15 @@ def _around(case: Case, event: Event) -> list[Citation]:
     ]
 
 
+_OVERFIT = ("repeated-data", "distribution-difference", "context-handling")
+
+
 def overfitting(case: Case) -> Ruling | None:
     """Validation rises (or stands still beside a large, growing gap) while training falls. A hypothesis, not yet a finding."""
     facts, limits = case.facts, case.limits
     val = facts.val
     if len(val) < limits.min_val_points or facts.val_best is None or not facts.train or facts.val_end is None:
         return None
-    after = val.between(facts.val_best_step + 1, np.inf)
-    least = max(
-        limits.rise_share * abs(facts.val_best), limits.rise_floor, limits.rise_sigma * facts.val_noise
-    )
     fell = facts.like_fall_after_best
     numbers: dict[str, Any] = {
         "best": facts.val_best,
@@ -272,32 +283,81 @@ def overfitting(case: Case) -> Ruling | None:
         "train_fall": fell,
         "gap": facts.val_end - float(facts.like.values[-1]),
     }
-    causes = ("repeated-data", "distribution-difference", "context-handling")
     citations = [*_turn(case, val, "val"), *_train_beside(case)]
-    rises = (
-        len(after) >= limits.rise_points
-        and facts.val_rise > least
-        and float(np.median(after.values[-2:])) - facts.val_best > 0.5 * least
-        and kendall_tau(np.concatenate([[facts.val_best], after.values])) > 0
-    )
+    rises = val_rises(facts, limits)
     if rises and fell > 0:
-        return Ruling("overfitting", "val-rises", tuple(citations), causes, numbers)
-    if rises:
+        return Ruling("overfitting", "val-rises", tuple(citations), _OVERFIT, numbers)
+    return None
+
+
+def val_stalls(case: Case) -> Ruling | None:
+    """Validation stands still beside a large gap while like-for-like training loss falls on: overfitting before the rise."""
+    facts, limits, val = case.facts, case.limits, case.facts.val
+    if len(val) < limits.min_val_points or not facts.like or facts.val_end is None:
         return None
-    start = val.between(val.steps[0] + 0.6 * (val.steps[-1] - val.steps[0]), np.inf)
+    gap = facts.val_end - float(facts.like.values[-1])
+    start = val.between(val.steps[0] + limits.stall_from * (val.steps[-1] - val.steps[0]), np.inf)
     if len(start) < 3:
         return None
     gain = (float(start.values[0]) - float(np.min(start.values[1:]))) / abs(float(start.values[0]))
     train_fall = float(facts.like.values[facts.like.at(float(start.steps[0]))] - facts.like.values[-1])
-    wide = numbers["gap"] > limits.stall_gap_share * facts.val_end
+    wide = gap > limits.stall_gap_share * facts.val_end
     if (
         gain < limits.stall_gain
         and train_fall > limits.stall_train_fall * abs(float(facts.like.values[-1]))
         and wide
     ):
-        numbers |= {"train_fall": train_fall}
-        return Ruling("overfitting", "val-stalls", tuple(citations), causes, numbers, "medium")
+        numbers = {
+            "best": facts.val_best,
+            "best_step": facts.val_best_step,
+            "end": facts.val_end,
+            "train_fall": train_fall,
+            "gap": gap,
+        }
+        citations = [*_turn(case, val, "val"), *_train_beside(case)]
+        return Ruling("overfitting", "val-stalls", tuple(citations), _OVERFIT, numbers, "medium")
     return None
+
+
+def val_rises(facts: Facts, limits: Thresholds) -> bool:
+    """Whether validation ends above its best by 1 %, 0.02 nats and four times its noise, on at least two measurements."""
+    if facts.val_best is None:
+        return False
+    after = facts.val.between(facts.val_best_step + 1, np.inf)
+    least = max(
+        limits.rise_share * abs(facts.val_best), limits.rise_floor, limits.rise_sigma * facts.val_noise
+    )
+    return (
+        len(after) >= limits.rise_points
+        and facts.val_rise > least
+        and float(np.median(after.values[-2:])) - facts.val_best > 0.5 * least
+        and kendall_tau(np.concatenate([[facts.val_best], after.values])) > 0
+    )
+
+
+def both_rise(case: Case) -> Ruling | None:
+    """Validation rises and training does not fall: slow divergence, too slow for a step in the noisy training loss."""
+    facts, limits = case.facts, case.limits
+    if not val_rises(facts, limits) or facts.like_fall_after_best > 0:
+        return None
+    if len(facts.train) < limits.min_train_points:
+        return None
+    reach = max(5, len(facts.train) // 20)
+    at = facts.train.at(facts.val_best_step)
+    then = float(np.median(facts.train.values[max(0, at - reach) : at + reach + 1]))
+    now = float(np.median(facts.train.values[-2 * reach :]))
+    if now < then:
+        return None
+    citations = [*_turn(case, facts.val, "val"), *_train_beside(case)]
+    numbers = {
+        "best": facts.val_best,
+        "best_step": facts.val_best_step,
+        "end": facts.val_end,
+        "then": then,
+        "now": now,
+    }
+    causes = ("lr-too-high", "instability", "no-clipping")
+    return Ruling("diverged", "both-rise", tuple(citations), causes, numbers, "medium")
 
 
 def _train_beside(case: Case) -> list[Citation]:
@@ -329,10 +389,11 @@ def domain_divergence(case: Case) -> Ruling | None:
         least = max(
             limits.domain_rise_share * base,
             limits.domain_rise_floor,
-            limits.rise_sigma * noise_sigma(series.values, 0.0),
+            limits.domain_rise_sigma * noise_sigma(series.values[best:], 0.0),
         )
         if (
             len(series) - 1 - best >= limits.rise_points
+            and kendall_tau(series.values[best:]) > 0
             and rise > least
             and (worst is None or rise / base > worst[0])
         ):
@@ -401,6 +462,12 @@ def _undoes_rise(case: Case, event: Event) -> bool:
     )
 
 
+def _high(facts: Facts, limits: Thresholds) -> float:
+    """The share of the initial loss from which a loss counts as high; bytes and subword tokens differ."""
+    bytes_like = facts.initial is not None and facts.initial <= limits.bytes_initial_loss
+    return limits.high_ratio_bytes if bytes_like else limits.high_ratio_tokens
+
+
 def both_high(case: Case) -> Ruling | None:
     """Both losses stay near what counting tokens would give."""
     facts, limits = case.facts, case.limits
@@ -409,8 +476,7 @@ def both_high(case: Case) -> Ruling | None:
     val_ratio, train_ratio = facts.ratio(facts.val_end), facts.ratio(facts.train_end)
     if val_ratio is None or train_ratio is None:
         return None
-    bytes_like = facts.initial <= limits.bytes_initial_loss
-    high = limits.high_ratio_bytes if bytes_like else limits.high_ratio_tokens
+    high = _high(facts, limits)
     if min(val_ratio, train_ratio) < high:
         return None
     citations = tuple(_ends(case))
@@ -442,16 +508,19 @@ def both_high(case: Case) -> Ruling | None:
 def plateau(case: Case) -> Ruling | None:
     """Nothing gained over the last two fifths of the run, above the level where nothing is left to gain."""
     facts, limits = case.facts, case.limits
-    if facts.plateau_gain is None or facts.plateau_gain > limits.plateau_gain:
+    still = case.of_kind("frozen")
+    flat = facts.plateau_gain is not None and facts.plateau_gain <= limits.plateau_gain
+    if not still and not flat:
         return None
-    citations = [*_ends(case), cite(facts.train, facts.plateau_from, "train_plateau")]
+    start = still[0].step if still else facts.plateau_from
+    citations = [*_ends(case), cite(facts.train, start, "train_plateau")]
     if facts.val:
-        citations.append(cite(facts.val, facts.plateau_from, "val_plateau"))
+        citations.append(cite(facts.val, start, "val_plateau"))
     lr = case.curves.get(LR).finite()
-    numbers: dict[str, Any] = {"gain": facts.plateau_gain, "step": facts.plateau_from, "end": facts.end}
+    numbers: dict[str, Any] = {"gain": facts.plateau_gain, "step": start, "end": facts.end}
     if lr:
-        citations.append(cite(lr, facts.plateau_from, "lr_plateau"))
-    if case.of_kind("frozen"):
+        citations.append(cite(lr, start, "lr_plateau"))
+    if still:
         low = facts.lr_share is not None and facts.lr_share < limits.plateau_lr_share
         causes: tuple[str, ...] = (
             ("lr-ended",) if low else ("updates-lost", "frozen-parameters", "val-cached")

@@ -6,66 +6,109 @@ import numpy as np
 
 from umsicht.diagnose.curves import EPOCH, LR, TRAIN, Curves
 from umsicht.diagnose.model import Event
-from umsicht.diagnose.series import Floats, mad_sigma, noise_sigma, running_median
+from umsicht.diagnose.series import Floats, mad_sigma, noise_sigma
 from umsicht.diagnose.thresholds import Thresholds
+
+MOST_POINTS = 8_192
 
 
 def find(curves: Curves, limits: Thresholds) -> Event | None:
     """A saw-tooth of the training loss, or None.
 
-    The residual around a slow trend is averaged over a few points (white noise goes, the shape stays) and correlated with itself one and
-    two epochs later; where the record holds no epochs, every lag is tried. Needs three periods. A learning rate with the same period
-    explains it away.
+    The residual around a slow trend is correlated with itself one and two epochs later; where the record holds no epochs, every period is
+    tried. Needs three periods, and a shape inside the period that stands out of the noise: a repeat of the noise itself (the same batches in
+    the same order) counts as well. A learning rate with the same period explains it away.
     """
     train = curves.get(TRAIN).finite()
     if len(train) < 60 or not train.regular():
         return None
     skip = len(train) // 8
-    steps, values = train.steps[skip:], train.values[skip:]
+    values = train.values[skip:]
+    block = max(1, -(-len(values) // MOST_POINTS))
+    thin = _blocks(values, block)
     known = _epoch_points(curves, train.cadence)
-    lags = [known] if known else range(8, len(values) // (limits.saw_periods + 1))
-    best: tuple[float, int, float, float] | None = None
-    for lag in lags:
-        if lag < 8 or lag * limits.saw_periods > len(values):
-            continue
-        shape = _shape(values, lag)
-        at = _correlation(shape, lag), _correlation(shape, 2 * lag)
-        half = _correlation(shape, lag // 2)
-        score = min(at)
-        if score > limits.saw_correlation and half < 0.5 * score and (best is None or score > best[0] * 1.05):
-            best = (score, lag, at[0], float(np.ptp(_profile(shape, lag))))
-    if best is None:
+    found = _period(thin, known / block if known else None, limits)
+    if found is None:
         return None
-    noise = noise_sigma(values, 1e-6)
-    amplitude = best[3]
-    if amplitude < limits.saw_amplitude * noise or _lr_repeats(curves, best[1]):
+    lag, correlation, amplitude = found
+    noise = noise_sigma(thin, 1e-6)
+    if amplitude < limits.saw_amplitude * noise or _lr_repeats(curves, lag * block):
         return None
     numbers = {
-        "period_steps": float(best[1] * train.cadence),
+        "period_steps": float(lag * block * train.cadence),
         "amplitude": amplitude,
-        "correlation": best[2],
+        "correlation": correlation,
         "noise": noise,
     }
-    return Event("saw-tooth", train.name, int(steps[0]), int(steps[-1]), False, "", numbers)
+    return Event("saw-tooth", train.name, int(train.steps[skip]), int(train.steps[-1]), False, "", numbers)
 
 
-def _epoch_points(curves: Curves, cadence: int) -> int | None:
+def _blocks(values: Floats, block: int) -> Floats:
+    usable = len(values) // block * block
+    mean: Floats = np.median(values[:usable].reshape(-1, block), axis=1)
+    return mean
+
+
+def _epoch_points(curves: Curves, cadence: int) -> float | None:
     """Logged points in one epoch, from the epoch counter of the record."""
     epoch = curves.get(EPOCH).finite()
     if len(epoch) < 3 or epoch.values[-1] <= epoch.values[0]:
         return None
-    steps = (epoch.steps[-1] - epoch.steps[0]) / (epoch.values[-1] - epoch.values[0])
-    points = round(float(steps) / max(cadence, 1))
+    steps = float((epoch.steps[-1] - epoch.steps[0]) / (epoch.values[-1] - epoch.values[0]))
+    points = steps / max(cadence, 1)
     return points if points >= 8 else None
 
 
+def _period(values: Floats, known: float | None, limits: Thresholds) -> tuple[int, float, float] | None:
+    """(period in points, correlation at it, amplitude) of the strongest repeat, or None."""
+    longest = len(values) // limits.saw_periods
+    if known is not None:
+        lags = [lag for lag in (int(known), round(known), int(known) + 1) if 8 <= lag <= longest]
+    else:
+        lags = list(_candidates(values, longest))
+    least = limits.saw_correlation if known is None else limits.saw_correlation_known
+    best: tuple[int, float, float] | None = None
+    for lag in dict.fromkeys(lags):
+        shape = _shape(values, lag)
+        once, twice, half = (_correlation(shape, step) for step in (lag, 2 * lag, lag // 2))
+        score = min(once, twice)
+        if score <= least or half >= 0.5 * score:
+            continue
+        if best is None or score > best[1]:
+            best = (lag, score, float(np.ptp(_profile(shape, lag))))
+    return best
+
+
+def _candidates(values: Floats, longest: int) -> list[int]:
+    """Lags at which the autocorrelation of the residual has its five highest peaks (Wiener-Khinchin: by one Fourier transform)."""
+    residual = _shape(values, max(16, longest // 2))
+    n = len(residual)
+    if n < 32:
+        return []
+    power = np.abs(np.fft.rfft(residual - residual.mean(), 2 * n)) ** 2
+    raw = np.fft.irfft(power)[:n]
+    auto = raw / np.maximum(raw[0], 1e-12) * n / np.arange(n, 0, -1)
+    inner = auto[1:-1]
+    peaks = np.flatnonzero((inner > auto[:-2]) & (inner >= auto[2:])) + 1
+    peaks = peaks[(peaks >= 8) & (peaks <= min(longest, n - 1))]
+    strongest = peaks[np.argsort(-auto[peaks])][:5]
+    return [int(peak) for peak in strongest]
+
+
 def _shape(values: Floats, lag: int) -> Floats:
-    trend = running_median(values, 2 * lag + 1)
-    residual = values - trend
-    residual = np.clip(residual, *(np.array([-1, 1]) * 6 * mad_sigma(residual, 1e-9)))
-    width = max(1, lag // 8)
-    smooth: Floats = np.convolve(residual, np.ones(width) / width, mode="valid")
-    return smooth
+    """Residual around a moving mean of one period, outliers clipped, smoothed over an eighth of it."""
+    trend = _moving_mean(values, lag)
+    offset = (len(values) - len(trend)) // 2
+    residual = values[offset : offset + len(trend)] - trend
+    limit = 6 * mad_sigma(residual, 1e-9)
+    return _moving_mean(np.clip(residual, -limit, limit), max(1, lag // 8))
+
+
+def _moving_mean(values: Floats, width: int) -> Floats:
+    width = min(width, len(values))
+    total = np.concatenate([[0.0], np.cumsum(values)])
+    mean: Floats = (total[width:] - total[:-width]) / width
+    return mean
 
 
 def _correlation(shape: Floats, lag: int) -> float:
@@ -77,8 +120,8 @@ def _correlation(shape: Floats, lag: int) -> float:
 
 
 def _profile(shape: Floats, lag: int) -> Floats:
-    periods = len(shape) // lag
-    mean: Floats = np.median(shape[: periods * lag].reshape(periods, lag), axis=0)
+    periods = max(1, len(shape) // lag)
+    mean: Floats = np.median(shape[: periods * lag].reshape(periods, -1), axis=0)
     return mean
 
 

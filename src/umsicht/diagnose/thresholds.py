@@ -35,10 +35,12 @@ class Thresholds:
     rise_points: int = 2
     # Overfitting without a rise: validation stands still while like-for-like training loss falls on and the gap is large.
     stall_gain: float = 0.005
-    stall_train_fall: float = 0.08
+    stall_from: float = 0.55
+    stall_train_fall: float = 0.03
     stall_gap_share: float = 0.25
-    domain_rise_share: float = 0.02
+    domain_rise_share: float = 0.025
     domain_rise_floor: float = 0.03
+    domain_rise_sigma: float = 2.5
 
     # Spike: median + 6 robust sigma of the 64 points before (never below the floor); recovered within 20 points, lost after 50.
     spike_window: int = 64
@@ -48,25 +50,27 @@ class Thresholds:
     spike_recovered_points: int = 20
     spike_lost_points: int = 50
 
-    # Level shift: the jump between a line through the points before and one through the points after.
+    # Level shift: the jump between the points before and those after, at three widths (the first, two and four times it).
     shift_width: int = 40
     shift_min_width: int = 12
-    shift_sigma: float = 6.0
+    shift_sigma: float = 5.0
     shift_floor: float = 0.05
     shift_share: float = 0.02
 
     # Divergence: the training loss itself ends this much above its own best window.
     lost_share: float = 0.04
     lost_floor: float = 0.08
-    lost_sigma: float = 6.0
+    lost_sigma: float = 4.0
 
     # Plateau: nothing gained over the last part of the run.
     plateau_share: float = 0.4
     plateau_gain: float = 0.004
     plateau_lr_share: float = 0.02
+    frozen_share: float = 0.15
 
     # Saw-tooth: the residual repeats with the epoch.
     saw_correlation: float = 0.4
+    saw_correlation_known: float = 0.3
     saw_amplitude: float = 1.0
     saw_periods: int = 3
 
