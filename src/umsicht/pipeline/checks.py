@@ -30,7 +30,7 @@ def check(material: Material, *, quick: bool = False) -> Report:
         source=material.source,
         model=material.model,
         planned_steps=material.planned_steps(),
-        documents=lambda split: documents(material.made.corpus, split),
+        documents=lambda split: documents(material.made.corpus, "train" if split == "train" else "val"),
         root=walk.project.folder,
     )
     report = preflight(inputs, progress=walk.progress, quick=quick)
@@ -60,7 +60,9 @@ def gate(material: Material) -> None:
             "id": passed_id(material),
             "passed": now(),
             **report.to_dict(),
-            "waived": [{"finding": finding.id, "because": waiver.because} for finding, waiver in decision.waived],
+            "waived": [
+                {"finding": finding.id, "because": waiver.because} for finding, waiver in decision.waived
+            ],
         },
     )
 

@@ -1,27 +1,46 @@
-"""What the run will take, said before it begins."""
+"""What the run will take, said before it begins; a budget that cannot pay for it shuts a gate."""
 
 from __future__ import annotations
 
+from umsicht.findings import Finding
 from umsicht.pipeline.training import Material, n_parameters
+from umsicht.plan.stage import PlanInputs, build
+from umsicht.record import Artifact
 from umsicht.words import t
 
 
-def plan(material: Material) -> None:
-    """Print the derived sizes and the length of the run."""
+def plan(material: Material) -> Artifact:
+    """Measure a few steps on this machine, add up, print, and decide whether budget, data and size fit together."""
     walk = material.walk
-    steps = material.planned_steps()
+    _say_sizes(material)
+    inputs = PlanInputs(
+        walk.project.store,
+        tokens=material.made.tokens,
+        config=material.config,
+        train=walk.recipe.train,
+        mix=walk.recipe.tokens,
+        steps=material.planned_steps(),
+        seed=walk.recipe.seed,
+        name=walk.recipe.name,
+    )
+    artifact = build(walk.recipe.plan, inputs, progress=walk.progress)
+    said = artifact.report
+    walk.progress.note(
+        t(
+            "pipeline.length",
+            steps=f"{said['steps']:,}",
+            tokens=f"{said['tokens']:,}",
+            available=f"{said['usable_tokens']:,}",
+            minutes=f"{said['predicted']['training_s'] / 60:.1f}",
+        )
+    )
+    walk.gate("plan", (Finding.from_dict(plain) for plain in said["findings"]))
+    return artifact
+
+
+def _say_sizes(material: Material) -> None:
     sizes = n_parameters(material)
     shown = ", ".join(f"{name} {value}" for name, value, derived in material.describe_model() if derived)
-    walk.progress.note(
+    material.walk.progress.note(
         t("pipeline.plan", parameters=f"{sizes['all']:,}", body=f"{sizes['body']:,}", sizes=shown)
     )
-    if steps is not None:
-        tokens = steps * walk.recipe.train.global_batch_tokens
-        walk.progress.note(
-            t(
-                "pipeline.length",
-                steps=f"{steps:,}",
-                tokens=f"{tokens:,}",
-                available=f"{material.data.train.n_tokens:,}",
-            )
-        )
