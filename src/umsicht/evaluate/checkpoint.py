@@ -28,13 +28,14 @@ BEST_BY = "val/all/bpb"
 
 
 def find(run: Run, wanted: str = "best") -> Path:
-    """A run's checkpoint: `best` (by validation bits per byte, else the latest), `latest`, a step, or a folder.
+    """A run's checkpoint: `best` (by validation bits per byte, or what its manifest names as `best_by`; else the latest), `latest`, a step, or a folder.
 
     Raises UserError, naming those that exist.
     """
     found: Path | None = None
     if wanted == "best":
-        found = checkpoints.best(run, BEST_BY) or checkpoints.latest(run)
+        metric, direction = run.manifest.get("best_by") or (BEST_BY, "down")
+        found = checkpoints.best(run, metric, direction) or checkpoints.latest(run)
     elif wanted == "latest":
         found = checkpoints.latest(run)
     elif wanted.isdigit():

@@ -1,0 +1,166 @@
+"""`umsicht finetune`: teach an evaluated base to answer, stage by stage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+
+from umsicht.cli.output import TerminalProgress, print_finding, print_json, print_table
+from umsicht.cli.projects import find_run
+from umsicht.findings import UserError
+from umsicht.record.progress import QUIET
+from umsicht.words import t
+
+if TYPE_CHECKING:
+    from umsicht.finetune import StageResult
+    from umsicht.recipe.finetune import FinetuneSettings
+
+Files = Annotated[list[Path], Parameter(name="--data", negative=())]
+Overrides = Annotated[list[str], Parameter(name="--set", negative=(), allow_leading_hyphen=True)]
+Waived = Annotated[list[str], Parameter(name="--waive", negative=())]
+
+
+def finetune(
+    base: str,
+    *,
+    recipe: Path | None = None,
+    data: Files | None = None,
+    method: Literal["sft", "dpo", "grpo"] = "sft",
+    lora: bool = False,
+    checkpoint: str = "best",
+    set_: Overrides | None = None,
+    waive: Waived | None = None,
+    because: str = "",
+    json: bool = False,
+    dry_run: bool = False,
+) -> int:
+    """Fine-tune an evaluated base: the stages of a recipe's section `finetune`, or one stage on --data.
+
+    A base that was not evaluated, or that is poor, is refused. Each stage becomes a run; a finished one is not trained again.
+
+    Parameters
+    ----------
+    base
+        The base: a run's folder or name, or a project's folder (its newest run).
+    recipe
+        Take the stages from this recipe; by default from the recipe that the base was made with.
+    data
+        Files of rows (.jsonl, .json, .gz): one stage on them instead of a recipe's.
+    method
+        With --data: sft imitates answers, dpo prefers one answer to another, grpo earns a checkable reward.
+    lora
+        With --data: train adapters instead of all weights.
+    checkpoint
+        The base's checkpoint: `best`, `latest`, a step, or a folder.
+    set_
+        Override a setting of the stage: --set epochs=1 (with --data; as often as needed).
+    waive
+        Pass a closed gate for this finding; needs --because.
+    because
+        The written reason for --waive; it stays in the record.
+    json
+        Print the results as JSON.
+    dry_run
+        Only print the stages.
+    """
+    from umsicht.finetune import run_stage
+    from umsicht.pipeline.walk import parse_waivers
+
+    run = find_run(base)
+    settings, root = _settings(run.manifest.get("recipe", {}), recipe, data, method, lora, set_ or [])
+    if dry_run:
+        print_json(settings.plain())
+        return 0
+    waivers = parse_waivers(waive or [], because)
+    results: list[StageResult] = []
+    for stage in settings.stages:
+        progress = QUIET if json else TerminalProgress()
+        progress.note(t("finetune.stage", name=stage.title, method=stage.method, base=run.name))
+        result = run_stage(
+            stage,
+            run,
+            checkpoint=checkpoint if not results else "best",
+            root=root,
+            waivers=waivers,
+            forgetting_limit=settings.forgetting_limit,
+            progress=progress,
+        )
+        results.append(result)
+        if not json:
+            _show(result)
+        if result.outcome.reason not in ("finished", "early-stopped"):
+            break
+        run = result.run
+    if json:
+        print_json({"stages": [result.to_dict() for result in results]})
+    reason = results[-1].outcome.reason
+    return {"interrupted": 130, "stopped-by-guard": 3}.get(reason, 0)
+
+
+def _settings(
+    recorded: dict[str, object],
+    recipe: Path | None,
+    data: list[Path] | None,
+    method: str,
+    lora: bool,
+    overrides: list[str],
+) -> tuple[FinetuneSettings, Path]:
+    """The stages to run, and the folder that their data paths are relative to."""
+    from pydantic import ValidationError
+
+    from umsicht.recipe import load_recipe
+    from umsicht.recipe.finetune import FinetuneSettings
+
+    if recipe is not None:
+        settings, root = load_recipe(recipe, overrides).finetune, recipe.resolve().parent
+    elif data:
+        stage = {"method": method, "data": [str(path) for path in data], **_overridden(overrides)}
+        if lora:
+            stage.setdefault("lora", {})
+        try:
+            settings, root = FinetuneSettings.model_validate({"stages": [stage]}), Path()
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"][2:])
+            raise UserError(f"{where}: {first['msg']}", where="--set") from error
+    else:
+        settings, root = FinetuneSettings.model_validate(recorded.get("finetune", {})), Path()
+    if not settings.stages:
+        raise UserError(t("finetune.no_stages"), fix=t("finetune.no_stages_fix"))
+    return settings, root
+
+
+def _overridden(overrides: list[str]) -> dict[str, object]:
+    from ruamel.yaml import YAML
+
+    out: dict[str, object] = {}
+    for entry in overrides:
+        key, _, value = entry.partition("=")
+        target = out
+        *parents, last = key.split(".")
+        for parent in parents:
+            target = target.setdefault(parent, {})  # type: ignore[assignment]  # nested mappings of settings
+        target[last] = YAML(typ="safe").load(value)
+    return out
+
+
+def _show(result: StageResult) -> None:
+    print(
+        t(
+            "finetune.stage_done",
+            run=result.run.name,
+            reason=result.outcome.reason,
+            step=result.outcome.step,
+        )
+    )
+    rows = [
+        (name, f"{before:.3f}", f"{after:.3f}", f"{100 * (after / before - 1):+.1f} %")
+        for name, before, after in result.forgetting()
+    ]
+    if rows:
+        columns = [t(f"finetune.{name}") for name in ("slice", "before", "after", "change")]
+        print_table(columns, rows, title=t("finetune.forgetting"))
+    for finding in result.findings:
+        print_finding(finding)

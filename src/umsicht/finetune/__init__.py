@@ -1,0 +1,19 @@
+"""Fine-tuning on the same guarded trainer, and handing the model over."""
+
+from .base import check_base, evaluation_of
+from .export import FORMATS, Exported, export
+from .stage import StageResult, run_stage
+from .subject import Subject, merged, open_subject
+
+__all__ = [
+    "FORMATS",
+    "Exported",
+    "StageResult",
+    "Subject",
+    "check_base",
+    "evaluation_of",
+    "export",
+    "merged",
+    "open_subject",
+    "run_stage",
+]
