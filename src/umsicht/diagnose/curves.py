@@ -94,13 +94,22 @@ class Curves:
 
     @property
     def initial_loss(self) -> float | None:
-        """ln V where the vocabulary is known; else the first loss logged, if the log begins with the training."""
+        """The loss of guessing: ln V where the vocabulary is known; else the first loss logged, where that can be one.
+
+        It can where the log begins with the training and the value fits an untrained model: at least ln 55 at step 0 or 1, ln 180 a
+        little later. A fine-tuned or continued model begins lower, and nothing is said about how high its losses are.
+        """
         if self.vocab_size and self.vocab_size > 1:
             return math.log(self.vocab_size)
+        if self.from_checkpoint:
+            return None
         starts = []
         for series in (self.get(TRAIN), self.get(VAL)):
             clean = series.finite()
-            if clean and clean.steps[0] <= max(1, 2 * max(series.cadence, 1)):
+            if not clean or clean.steps[0] > max(1, 2 * series.cadence):
+                continue
+            least = math.log(55) if clean.steps[0] <= 1 else math.log(180)
+            if clean.values[0] >= least:
                 starts.append(float(clean.values[0]))
         return max(starts) if starts else None
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from umsicht.diagnose import gap as gaps
 from umsicht.diagnose.curves import LR, TRAIN, Curves
-from umsicht.diagnose.series import Series, mad_sigma, noise_sigma
+from umsicht.diagnose.series import Series, kendall_tau, mad_sigma, noise_sigma
 from umsicht.diagnose.thresholds import Thresholds
 
 
@@ -137,7 +137,8 @@ def _plateau(train: Series, val: Series, limits: Thresholds) -> tuple[float | No
         gain = float(np.median(early) - np.median(late))
         # A gain that the noise of two medians explains is none (1.2533 sigma / sqrt n each, normal noise).
         error = 1.2533 * noise_sigma(part.values) * float(np.sqrt(2.0 / third)) if third >= 5 else 0.0
-        found.append(gain / abs(float(np.median(early))) if gain > 3 * error else 0.0)
+        falls = gain > 3 * error if third >= 5 else kendall_tau(part.values) < -0.5
+        found.append(gain / abs(float(np.median(early))) if falls else 0.0)
     return (max(found) if found else None), start
 
 

@@ -49,12 +49,12 @@ def rules() -> tuple[Callable[[Case], Ruling | None], ...]:
         too_good,
         saw_tooth,
         lost_ground,
-        overfitting,
         both_rise,
+        both_high,
+        overfitting,
         domain_divergence,
         val_stalls,
         dropped_level,
-        both_high,
         plateau,
         both_fall,
     )
@@ -110,7 +110,7 @@ def nonfinite(case: Case) -> Ruling | None:
     from_start = not before.finite()
     if not from_start:
         citations.insert(0, cite(before.finite(), float(before.finite().steps[-1]), "last_finite"))
-    for name in (GRAD, LR, case.curves.val.name):
+    for name in (GRAD, LR):
         series = case.curves.get(name)
         if series:
             citations.append(cite(series, event.step, "beside"))

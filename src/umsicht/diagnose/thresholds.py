@@ -64,7 +64,7 @@ class Thresholds:
 
     # Plateau: nothing gained over the last part of the run.
     plateau_share: float = 0.4
-    plateau_gain: float = 0.004
+    plateau_gain: float = 0.002
     plateau_lr_share: float = 0.02
     frozen_share: float = 0.15
 
