@@ -145,7 +145,7 @@ def page(
         theme=theme_of(request),
         here=request.url.path.rpartition("/")[2] or "./",
         query=[(k, v) for k, v in request.query_params.multi_items() if k not in PREFERENCES],
-        project=dashboard.root.resolve().name,
+        project="" if context.pop("hide_project", False) else dashboard.root.resolve().name,
         read_only=dashboard.read_only,
         section=section,
         page_id=template.removesuffix(".html"),
