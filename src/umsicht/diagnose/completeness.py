@@ -46,13 +46,27 @@ def last_on_grid(series: Series) -> int:
 
 def holes(curves: Curves, citations: Iterable[Citation]) -> list[tuple[str, int]]:
     """(metric, step) of measurements that should stand within the cited stretches and do not."""
+    citations = tuple(citations)
     found: dict[tuple[str, int], None] = {}
     for citation in citations:
         name = citation.evidence.metric
         series = curves.get(name)
         for step in _missing(curves, series, citation.first, citation.last):
             found[(name, step)] = None
+    for name, step in _unmeasured_slices(curves, {citation.evidence.metric for citation in citations}):
+        found[(name, step)] = None
     return sorted(found)
+
+
+def _unmeasured_slices(curves: Curves, cited: set[str]) -> list[tuple[str, int]]:
+    """Validations in which a cited figure is missing while the others of the same validation were written."""
+    found = []
+    for name in cited:
+        if not name.startswith("val/") or not curves.get(name):
+            continue
+        group = {step for other in _siblings(curves, name) for step in curves.get(other).steps.tolist()}
+        found += [(name, step) for step in group - set(curves.get(name).steps.tolist())]
+    return found
 
 
 def _missing(curves: Curves, series: Series, first: int, last: int) -> list[int]:

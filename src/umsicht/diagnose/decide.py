@@ -68,9 +68,23 @@ def _too_early(case: Case) -> Ruling | None:
     )
 
 
+def _grounds(case: Case) -> list[Citation]:
+    """What every verdict is weighed against, cited or not: the ends, the best stretch of training, all slices."""
+    facts = case.facts
+    grounds = list(_ends(case))
+    if facts.train:
+        reach = max(5, len(facts.train) // 20) * max(facts.train.cadence, 1)
+        at = facts.train_best_step
+        grounds.append(cite(facts.train, at, "train_best", first=at - reach, last=at + reach))
+    for series in case.curves.val_slices().values():
+        if series.finite():
+            grounds.append(cite(series, float(series.steps[-1]), "slice_last"))
+    return grounds
+
+
 def _checked(case: Case, ruling: Ruling) -> tuple[Ruling, tuple[str, ...]]:
     """A ruling whose cited numbers have holes beside them becomes uncertain and names the holes."""
-    gone = holes(case.curves, ruling.citations)
+    gone = holes(case.curves, [*ruling.citations, *_grounds(case)])
     if not gone:
         return ruling, ()
     numbers = {

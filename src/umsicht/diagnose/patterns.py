@@ -257,7 +257,7 @@ def _around(case: Case, event: Event) -> list[Citation]:
     """The points at both sides of a jump; the whole neighbourhood must be there."""
     series = case.facts.train
     cadence = max(series.cadence, 1)
-    reach = 6 * cadence
+    reach = 16 * cadence
     low, high = event.step - reach, event.step + reach
     return [
         cite(series, event.step - 2 * cadence, "before_jump", first=low, last=high),
