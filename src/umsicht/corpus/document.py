@@ -24,8 +24,14 @@ SCHEMA = pa.schema(
         ("licence", pa.string()),
         ("origin", pa.string()),
         ("bytes", pa.int64()),
+        ("rule", pa.string()),
+        ("notice", pa.bool_()),
+        ("promotional", pa.float32()),
+        ("scores", pa.string()),
     ]
 )
+"""Columns of every split. `rule` is the first quality rule that fired, `notice` a claim of all rights, `promotional` a score in 0…1 (null where the
+language is not covered), `scores` the scores of other classifiers as JSON."""
 DROPPED_SCHEMA = pa.schema(
     [*SCHEMA, ("stage", pa.string()), ("reason", pa.string()), ("detail", pa.string())]
 )

@@ -10,6 +10,8 @@ from umsicht.recipe.corpus import UNKNOWN, CorpusSettings
 
 BROKEN_SHARE = 0.01
 DUPLICATE_SHARE = 0.3
+PROMOTIONAL_SHARE = 0.05
+NOTICE_SHARE = 0.02
 
 
 def findings_of(report: Mapping[str, Any], settings: CorpusSettings) -> list[Finding]:
@@ -22,6 +24,9 @@ def findings_of(report: Mapping[str, Any], settings: CorpusSettings) -> list[Fin
         *_duplicates(report),
         *_capped(report),
         *_protected(report),
+        *_promotional(report),
+        *_notices(report),
+        *_dominance(report, settings),
         *_validation(report),
     ]
 
@@ -96,6 +101,44 @@ def _protected(report: Mapping[str, Any]) -> Iterator[Finding]:
         examples = tuple(row["detail"] for row in found["examples"] if row["detail"].startswith(f"{name}#"))
         numbers = {"set": name, "documents": documents, "items": found["items"][name]}
         yield Finding("CORPUS/protected-text", "warn", "corpus", name, numbers, examples[:5])
+
+
+def _promotional(report: Mapping[str, Any]) -> Iterator[Finding]:
+    """By domain: the share of scored text that reads like advertising."""
+    domains: dict[str, list[int]] = {}
+    for name, labels in report["labels"].items():
+        domain = report["sources"].get(name, {}).get("domain", name)
+        counts = domains.setdefault(domain, [0, 0, 0])
+        counts[0] += labels.get("promotional", [0, 0])[1]
+        counts[1] += labels.get("scored", [0, 0])[1]
+        counts[2] += labels.get("promotional", [0, 0])[0]
+    for domain, (promotional, scored, documents) in domains.items():
+        if scored and promotional / scored > PROMOTIONAL_SHARE:
+            numbers = {"domain": domain, "share": promotional / scored, "documents": documents}
+            yield Finding("CORPUS/promotional-tone", "warn", "corpus", domain, numbers)
+
+
+def _notices(report: Mapping[str, Any]) -> Iterator[Finding]:
+    for name, labels in report["labels"].items():
+        documents, read = labels.get("notice", [0, 0])[0], _documents(report, name, "normalise")
+        if documents > NOTICE_SHARE * read:
+            licence = report["sources"][name]["licence"]
+            numbers = {"source": name, "documents": documents, "licence": licence}
+            yield Finding("CORPUS/copyright-notices", "warn", "corpus", name, numbers)
+
+
+def _dominance(report: Mapping[str, Any], settings: CorpusSettings) -> Iterator[Finding]:
+    sizes = {
+        name: next(row["bytes"] for row in source["stages"] if row["stage"] == "train")
+        for name, source in report["sources"].items()
+    }
+    total = sum(sizes.values())
+    limits = {source.name: source.largest_share for source in settings.sources}
+    for name, size in sizes.items():
+        limit = limits.get(name) or limits.get(name.partition(".")[0]) or 1.0
+        if len(sizes) > 1 and size > limit * total:
+            numbers = {"source": name, "share": size / total, "limit": limit}
+            yield Finding("CORPUS/dominant-source", "warn", "corpus", name, numbers)
 
 
 def _validation(report: Mapping[str, Any]) -> Iterator[Finding]:

@@ -56,6 +56,7 @@ def make_report(
         "broken": _broken(prepared),
         "broken_examples": [row for result in prepared for row in result["broken_shown"]][:BROKEN_SHOWN],
         "encodings": dict(sum((Counter(result["encodings"]) for result in prepared), Counter())),
+        "redacted": dict(sum((Counter(result["redacted"]) for result in prepared), Counter())),
         "labels": _labels(prepared),
         "boilerplate": _boilerplate(finished),
         "protected": _protected(finished),

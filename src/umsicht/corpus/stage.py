@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from umsicht.corpus.engine import open_engine
+from umsicht.corpus.label.batch import check_filters
 from umsicht.corpus.protected_sets import Protected, plan_protected
 from umsicht.corpus.sources import SourcePlan, plan_sources
 from umsicht.corpus.work import Workspace
@@ -17,7 +18,7 @@ from umsicht.recipe.corpus import CorpusSettings
 from umsicht.record import QUIET, Artifact, Progress, Store
 from umsicht.words import t
 
-STAGE_VERSION = 2
+STAGE_VERSION = 3
 KIND = "corpus"
 
 
@@ -41,6 +42,8 @@ class _Planned:
 
 
 def _plan(settings: CorpusSettings, inputs: CorpusInputs, progress: Progress) -> _Planned:
+    for filters in (settings.filter, *(source.filter for source in settings.sources if source.filter)):
+        check_filters(filters)
     plan = plan_sources(settings, inputs.root)
     protected = plan_protected(settings.protect, inputs.root)
     for package in plan.missing_packages:

@@ -22,6 +22,35 @@ STARTER_PARTS: tuple[StarterPart, ...] = (
 UNKNOWN = "unknown"
 
 
+class ClassifierRule(Section):
+    """One light classifier and what follows from its score."""
+
+    action: Literal["label", "drop"] = "label"
+    """`label` writes the score beside the text; `drop` also drops. A classifier of measured precision below 0.9 may only label."""
+
+    threshold: float | None = Field(default=None, ge=0, le=1)
+    """Score from which a document counts; none: the one that its precision was measured at."""
+
+    path: str = ""
+    """File of a classifier trained by `umsicht corpus classifier train`; empty: the preset of that name."""
+
+
+class FilterSettings(Section):
+    """What is said about documents, and which of them are dropped for it. Everything dropped is kept with its reason."""
+
+    heuristics: Literal["off", "label", "drop"] = "label"
+    """Rules of Gopher, C4 and FineWeb. `label` records the rule that fired."""
+
+    languages: tuple[str, ...] = ()
+    """Keep only these languages; none: all."""
+
+    classifiers: dict[str, ClassifierRule] = Field(default_factory=lambda: {"promotional": ClassifierRule()})
+    """Light classifiers by label: `promotional` comes with Umsicht (en, de, es, fr)."""
+
+    notices: Literal["label", "drop"] = "label"
+    """Documents that claim all rights reserved."""
+
+
 class SourceSettings(Section):
     """One source of documents."""
 
@@ -64,6 +93,12 @@ class SourceSettings(Section):
     max_bytes: int | None = Field(default=None, gt=0)
     """Stop reading this source after about so many bytes of text; for `starter` this holds for each part."""
 
+    filter: FilterSettings | None = None
+    """Filters of this source; none: those of the corpus."""
+
+    largest_share: float = Field(default=0.9, gt=0, le=1)
+    """A finding says so where the source has a larger share of the corpus."""
+
     parts: tuple[StarterPart, ...] = STARTER_PARTS
     """Parts of the starter corpus to read."""
 
@@ -82,6 +117,9 @@ class NormaliseSettings(Section):
 
     repair_mojibake: bool = True
     """Repair text that was decoded with the wrong table, where it shows signs of it."""
+
+    redact: tuple[Literal["email", "phone", "ip", "key"], ...] = ("email", "key")
+    """Personal data and secrets that are replaced by a marker (`<email>`). Code keeps phone-like numbers and addresses of machines."""
 
 
 class ValidationSplitSettings(Section):
@@ -204,6 +242,9 @@ class CorpusSettings(Section):
 
     validation: ValidationSplitSettings = ValidationSplitSettings()
     """What is set aside for validation."""
+
+    filter: FilterSettings = FilterSettings()
+    """What is said about documents, and which are dropped for it."""
 
     dedupe: DedupeSettings = DedupeSettings()
     """What counts as a repetition."""

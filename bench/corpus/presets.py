@@ -1,0 +1,156 @@
+"""Trains the classifiers that come with Umsicht, from text that this script generates and from installed packages.
+
+    python -m bench.corpus.presets [--check]
+
+Promotional text is generated from the grammars beside this file. Ordinary text is generated from the same grammars (facts, instructions, letters,
+complaints about the same products) and read out of the starter packages. Sentences and words are split before anything is generated, so that
+precision and recall are measured on sentences that the classifier has never seen, with words of which a fifth is new to it.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from umsicht.corpus.kernels.spans import spans_from
+from umsicht.corpus.label.classifier import Classifier, fit, measure, threshold_for
+from umsicht.corpus.sources.read import read_unit
+from umsicht.corpus.sources.starter import starter_units
+from umsicht.corpus.sources.unit import Raw
+
+HERE = Path(__file__).parent
+TARGET = Path(__file__).parents[2] / "src" / "umsicht" / "corpus" / "label" / "presets"
+LANGUAGES = ("en", "de", "es", "fr")
+TRAIN, TEST = 3_000, 600
+WANTED_PRECISION = 0.98
+
+Grammar = dict[str, list[str]]
+
+
+def grammar(language: str) -> Grammar:
+    """The lists of one language."""
+    loaded: Grammar = json.loads((HERE / f"promotional_{language}.json").read_text(encoding="utf-8"))
+    return loaded
+
+
+def halves(full: Grammar, seed: int = 0) -> tuple[Grammar, Grammar]:
+    """What to learn from, and what to be measured on: held-out sentences, and words of which a fifth was never seen in training."""
+    rng = random.Random(seed)
+    learn, held = {}, {}
+    for name, entries in full.items():
+        shuffled = entries[:]
+        rng.shuffle(shuffled)
+        cut = max(2, len(shuffled) // 5)
+        learn[name] = shuffled[cut:]
+        held[name] = shuffled[:cut] if name in ("promotional", "neutral") else shuffled
+    return learn, held
+
+
+def sentence(rng: random.Random, words: Grammar, kind: str) -> str:
+    """One sentence; every slot gets a word of its own."""
+    text = re.sub(r"\{(\w+)\}", lambda match: rng.choice(words[match[1]]), rng.choice(words[kind]))
+    return text[0].upper() + text[1:]
+
+
+def promotional(rng: random.Random, words: Grammar, ordinary: list[str]) -> str:
+    """Mostly promotional; a sentence or two may be ordinary ones."""
+    lines = [sentence(rng, words, "promotional") for _ in range(rng.randint(2, 9))]
+    for _ in range(rng.randint(0, len(lines) // 2)):
+        lines.insert(rng.randint(0, len(lines)), sentence(rng, words, "neutral"))
+    if ordinary and rng.random() < 0.25:
+        lines.insert(0, rng.choice(ordinary)[:300])
+    return rng.choice((" ", " ", "\n", "\n\n")).join(lines)
+
+
+def neutral(rng: random.Random, words: Grammar) -> str:
+    """Ordinary sentences, some of them about products and prices."""
+    return rng.choice((" ", "\n")).join(sentence(rng, words, "neutral") for _ in range(rng.randint(1, 10)))
+
+
+def starter_texts() -> dict[str, list[str]]:
+    """Ordinary text of the starter packages, by language (`other` for languages that have no grammar)."""
+    found: dict[str, list[str]] = {}
+    units, missing = starter_units(
+        "starter", ("wiki", "wiktionary", "drama", "api", "dialogue", "speeches", "stdlib"), None
+    )
+    if missing:
+        sys.exit(f"install the starter packages first: {', '.join(missing)}")
+    for unit in units:
+        for item in read_unit(unit, 8_000_000):
+            if isinstance(item, Raw):
+                text = item.text.decode("utf-8", "replace") if isinstance(item.text, bytes) else item.text
+                language = unit.source.language or item.language
+                key = language if language in LANGUAGES else "other"
+                found.setdefault(key, []).extend(_cut(text))
+    return found
+
+
+def _cut(text: str) -> Iterator[str]:
+    for first in range(0, min(len(text), 20_000), 1_500):
+        if len(text[first : first + 1_500]) > 60:
+            yield text[first : first + 1_500]
+
+
+def examples(seed: int = 0) -> tuple[list[str], list[bool], dict[str, tuple[list[str], list[bool]]]]:
+    """Training texts and labels, and held-out ones by language."""
+    rng = random.Random(seed)
+    starter = starter_texts()
+    texts: list[str] = []
+    labels: list[bool] = []
+    held: dict[str, tuple[list[str], list[bool]]] = {}
+    for language in LANGUAGES:
+        learn, test = halves(grammar(language))
+        ordinary = starter[language][:]
+        rng.shuffle(ordinary)
+        kept, shown = ordinary[: TEST // 2], ordinary[TEST // 2 :][: 2 * TRAIN]
+        texts += [promotional(rng, learn, shown) for _ in range(TRAIN)]
+        labels += [True] * TRAIN
+        texts += [neutral(rng, learn) for _ in range(TRAIN)] + shown
+        labels += [False] * (TRAIN + len(shown))
+        good = [neutral(rng, test) for _ in range(TEST // 2)] + kept
+        held[language] = (
+            [promotional(rng, test, kept) for _ in range(TEST)] + good,
+            [True] * TEST + [False] * len(good),
+        )
+    others = starter["other"][:]
+    rng.shuffle(others)
+    texts += others[:TRAIN]
+    labels += [False] * len(others[:TRAIN])
+    return texts, labels, held
+
+
+def train() -> Classifier:
+    """The promotional preset, with what was measured."""
+    texts, labels, held = examples()
+    weights = fit(texts, labels, epochs=8, rate=0.3, pull=1e-5)
+    weights[np.abs(weights) < 0.02] = 0
+    plain = Classifier("promotional", weights.astype(np.float16).astype(np.float32))
+    scores = {name: plain.scores(spans_from(found)) for name, (found, _) in held.items()}
+    truth = {name: np.array(found, bool) for name, (_, found) in held.items()}
+    threshold = max(threshold_for(scores[name], truth[name], WANTED_PRECISION) for name in held)
+    measured = {name: measure(scores[name], truth[name], threshold).to_dict() for name in held}
+    return Classifier("promotional", plain.weights, threshold, LANGUAGES, measured)
+
+
+def main() -> None:
+    """Train, print, write; with --check compare with what is committed."""
+    made = train()
+    for language, row in made.measured.items():
+        print(f"promotional {language}: threshold {made.threshold} {row}")
+    path = TARGET / "promotional.npz"
+    if "--check" in sys.argv:
+        same = np.array_equal(Classifier.load(path).weights, made.weights)
+        print("same weights as committed" if same else "weights differ from the committed ones")
+        sys.exit(0 if same else 1)
+    made.save(path)
+    print(f"wrote {path.name}, {path.stat().st_size / 1e3:.0f} kB")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,216 @@
+"""Light classifiers: logistic regression over hashed words, word pairs and shapes. Small, fast, readable, and honest about their precision.
+
+A classifier carries the precision and recall that were measured when it was trained, per language, and the score from which its precision holds. One
+whose measured precision is below 0.9 may label, never drop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+
+from umsicht.corpus.kernels import features
+from umsicht.corpus.kernels.fold import table_arguments
+from umsicht.corpus.kernels.spans import Spans, spans_from
+from umsicht.findings import UserError
+from umsicht.words import t
+
+BITS = 17
+LIMIT = 4_000
+"""Bytes of a text that are looked at."""
+MAY_DROP = 0.9
+EPOCHS = 12
+RATE = 0.6
+PULL = 2e-6
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a threshold does on held-out examples."""
+
+    precision: float
+    recall: float
+    positives: int
+    negatives: int
+
+    @property
+    def f1(self) -> float:
+        """Harmonic mean of precision and recall."""
+        both = self.precision + self.recall
+        return 2 * self.precision * self.recall / both if both else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON."""
+        return {
+            "precision": round(self.precision, 4),
+            "recall": round(self.recall, 4),
+            "f1": round(self.f1, 4),
+            "positives": self.positives,
+            "negatives": self.negatives,
+        }
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """Weights of one label, and what is known of it."""
+
+    label: str
+    weights: npt.NDArray[np.float32]
+    threshold: float = 0.5
+    languages: tuple[str, ...] = ()
+    """Languages that it was measured on; others are not scored. Empty: all."""
+    measured: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def bits(self) -> int:
+        """Features are numbers of so many bits."""
+        return (len(self.weights) - 1).bit_length() - 1
+
+    @property
+    def may_drop(self) -> bool:
+        """Measured precision of at least 0.9 in every language."""
+        values = [row["precision"] for row in self.measured.values()]
+        return bool(values) and min(values) >= MAY_DROP
+
+    def scores(self, spans: Spans) -> npt.NDArray[np.float32]:
+        """Probability of the label for every text."""
+        margins = np.zeros(len(spans), np.float32)
+        if len(spans):
+            features.score_many(
+                spans.buffer,
+                spans.starts,
+                spans.ends,
+                *table_arguments(),
+                self.bits,
+                self.weights,
+                LIMIT,
+                margins,
+            )
+        return (1 / (1 + np.exp(-np.clip(margins, -30, 30)))).astype(np.float32)
+
+    def save(self, path: Path) -> None:
+        """One small file: half-precision weights and a description."""
+        about = {
+            "label": self.label,
+            "threshold": self.threshold,
+            "languages": self.languages,
+            "measured": dict(self.measured),
+        }
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("wb") as file:
+            np.savez_compressed(
+                file,
+                weights=self.weights.astype(np.float16),
+                about=np.frombuffer(orjson.dumps(about, option=orjson.OPT_SORT_KEYS), np.uint8),
+            )
+
+    @classmethod
+    def load(cls, path: Path) -> Classifier:
+        """Read a classifier. Raises UserError for a file that is none."""
+        try:
+            with np.load(path) as stored:
+                about = orjson.loads(stored["about"].tobytes())
+                weights = stored["weights"].astype(np.float32)
+        except (OSError, ValueError, KeyError) as error:
+            raise UserError(
+                t("corpus.classifier.unreadable.what", path=path),
+                where=str(path),
+                why=str(error).split("\n")[0],
+                fix=t("corpus.classifier.unreadable.fix"),
+            ) from error
+        return cls(about["label"], weights, about["threshold"], tuple(about["languages"]), about["measured"])
+
+
+def preset_names() -> list[str]:
+    """Classifiers that come with Umsicht."""
+    folder = resources.files("umsicht.corpus.label") / "presets"
+    return (
+        sorted(entry.name[:-4] for entry in folder.iterdir() if entry.name.endswith(".npz"))
+        if folder.is_dir()
+        else []
+    )
+
+
+def preset(name: str) -> Classifier:
+    """A classifier by preset name or by the path of a file."""
+    if name.endswith(".npz"):
+        return Classifier.load(Path(name))
+    if name not in preset_names():
+        raise UserError(
+            t("corpus.classifier.unknown.what", name=name),
+            fix=t("corpus.classifier.unknown.fix", names=", ".join(preset_names())),
+        )
+    with resources.as_file(resources.files("umsicht.corpus.label") / "presets" / f"{name}.npz") as path:
+        return Classifier.load(path)
+
+
+def fit(
+    texts: Sequence[str],
+    labels: Sequence[bool],
+    *,
+    bits: int = BITS,
+    epochs: int = EPOCHS,
+    rate: float = RATE,
+    pull: float = PULL,
+    seed: int = 0,
+) -> npt.NDArray[np.float32]:
+    """Weights of a classifier; both classes weigh the same in all. The same examples and seed give the same weights."""
+    spans = spans_from(list(texts))
+    target = np.array(labels, np.float32)
+    positives = float(target.sum())
+    n = len(target)
+    if not 0 < positives < n:
+        raise UserError(t("corpus.classifier.one_class.what"), fix=t("corpus.classifier.one_class.fix"))
+    weights = np.zeros((1 << bits) + 1, np.float32)
+    squares = np.zeros_like(weights)
+    rng = np.random.default_rng(seed)
+    balance = n / 2 / positives, n / 2 / (n - positives)
+    for epoch in range(epochs):
+        rates = np.array([[rate / (1 + 0.25 * epoch), pull, *balance]])
+        features.train_epoch(
+            spans.buffer,
+            spans.starts,
+            spans.ends,
+            *table_arguments(),
+            bits,
+            target,
+            rng.permutation(n),
+            LIMIT,
+            rates,
+            weights,
+            squares,
+        )
+    return weights
+
+
+def measure(scores: npt.NDArray[np.float32], labels: npt.NDArray[np.bool_], threshold: float) -> Measured:
+    """Precision and recall at a threshold. With nothing above it precision counts as 1."""
+    above = scores >= threshold
+    hits = int((above & labels).sum())
+    return Measured(
+        hits / int(above.sum()) if above.any() else 1.0,
+        hits / max(int(labels.sum()), 1),
+        int(labels.sum()),
+        int((~labels).sum()),
+    )
+
+
+def threshold_for(scores: npt.NDArray[np.float32], labels: npt.NDArray[np.bool_], precision: float) -> float:
+    """The smallest threshold of a grid from 0.1 on at which the precision holds."""
+    for threshold in np.arange(0.1, 0.9951, 0.005):
+        if measure(scores, labels, float(threshold)).precision >= precision:
+            return round(float(threshold), 3)
+    return 0.995
+
+
+def best_f1(scores: npt.NDArray[np.float32], labels: npt.NDArray[np.bool_]) -> float:
+    """The threshold with the best F1 (chosen on training or development data, never on the test)."""
+    grid = np.arange(0.05, 0.96, 0.01)
+    return round(float(grid[int(np.argmax([measure(scores, labels, float(x)).f1 for x in grid]))]), 3)
