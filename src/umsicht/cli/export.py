@@ -36,7 +36,7 @@ def export(
     dry_run
         Only say what would be written.
     """
-    from umsicht.finetune.export import export as write
+    from umsicht.finetune.exporting import export as write
     from umsicht.finetune.subject import open_subject
 
     subject = open_subject(find_run(run), checkpoint)

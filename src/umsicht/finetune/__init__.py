@@ -1,7 +1,7 @@
 """Fine-tuning on the same guarded trainer, and handing the model over."""
 
 from .base import check_base, evaluation_of
-from .export import FORMATS, Exported, export
+from .exporting import FORMATS, Exported, export
 from .stage import StageResult, run_stage
 from .subject import Subject, merged, open_subject
 
