@@ -14,6 +14,7 @@ from umsicht.tokenizer import Tokenizer
 from umsicht.tokenizer.stage import TokenizerInputs
 from umsicht.tokenizer.stage import build as build_tokenizer
 from umsicht.tokens import TokenData
+from umsicht.tokens.pooling import pools
 from umsicht.tokens.shards import ShardWriter, checked, id_dtype
 from umsicht.tokens.stage import TokensInputs
 from umsicht.tokens.stage import build as build_tokens
@@ -65,8 +66,29 @@ def test_documents_come_back_word_for_word_in_order(tokens_artifact, tokenizer_a
             assert ids[-1] == tokenizer.eos_id
             assert tokenizer.decode(ids[:-1].tolist()) == document.text
             assert split.document_bytes[number] == len(document.text.encode())
-            assert split.slice_of(number) == f"{document.domain}.{document.language}"
+            name = f"{document.domain}.{document.language}" if split.name == "train" else "small.other"
+            assert split.slice_of(number) == name
             assert split.source_of(number) == document.source
+
+
+def test_small_validation_slices_are_pooled_and_listed(tokens_artifact):
+    data = TokenData.open(tokens_artifact.path)
+    assert data.index["pooled"] == {"small.other": ["prose.de"]}
+    assert set(tokens_artifact.report["val"]["slices"]) == {"small.other"}
+    assert tokens_artifact.report["val"]["slices"]["small.other"]["documents"] == len(VAL)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ({"a.en": 90, "a.de": 10}, {"a.de": "small.other"}),
+        ({"a.en": 30, "a.de": 30, "b.en": 10}, {"a.en": "a.other", "a.de": "a.other", "b.en": "small.other"}),
+        ({"a.en": 50}, {}),
+        ({}, {}),
+    ],
+)
+def test_pools(sizes, expected):
+    assert pools(sizes, 50) == expected
 
 
 def test_the_report_counts_what_is_there(tokens_artifact):

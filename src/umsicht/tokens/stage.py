@@ -16,6 +16,7 @@ from umsicht.record.files import atomic_json
 from umsicht.record.progress import QUIET, Progress
 from umsicht.tokenizer.core import Tokenizer
 from umsicht.tokens.encode import Labelled, encode_documents
+from umsicht.tokens.pooling import pools, rename
 from umsicht.tokens.shards import FORMAT_VERSION, INDEX, ShardWriter, id_dtype
 from umsicht.words import t
 
@@ -69,6 +70,7 @@ def build(settings: TokensSettings, inputs: TokensInputs, *, progress: Progress 
             )
             for split in SPLITS
         }
+        pooled = _pool(folder / "val", report["val"], slices)
         if not report["train"]["tokens"]:
             raise UserError(t("tokens.no_text"), why=t("tokens.no_text_why"), fix=t("tokens.no_text_fix"))
         atomic_json(
@@ -81,6 +83,7 @@ def build(settings: TokensSettings, inputs: TokensInputs, *, progress: Progress 
                 "tokenizer_digest": tokenizer.digest,
                 "slices": list(slices.names),
                 "sources": list(sources.names),
+                "pooled": pooled,
             },
         )
         found = unused_ids(report["train"], len(_ordinary(tokenizer)))
@@ -152,6 +155,21 @@ def unused_ids(train: Mapping[str, Any], n_ordinary: int) -> list[Finding]:
         "few": FEW_USES,
     }
     return [Finding("TOKENIZER/unused-ids", "warn", "tokens", "train", numbers)]
+
+
+def _pool(folder: Path, val: dict[str, Any], slices: _Numbers) -> dict[str, list[str]]:
+    """Pool the small slices of the validation text, in its files and its report; which pool holds which slices."""
+    moved = pools({name: counts["bytes"] for name, counts in val["slices"].items()})
+    rename(folder, {slices(name): slices(pool) for name, pool in moved.items()})
+    merged: dict[str, dict[str, int]] = {}
+    members: dict[str, list[str]] = {}
+    for name, counts in val["slices"].items():
+        pool = moved.get(name, name)
+        merged[pool] = {key: merged.get(pool, {}).get(key, 0) + value for key, value in counts.items()}
+        if name in moved:
+            members.setdefault(pool, []).append(name)
+    val["slices"] = dict(sorted(merged.items()))
+    return members
 
 
 def _counts(counts: np.ndarray[Any, Any]) -> dict[str, int]:
