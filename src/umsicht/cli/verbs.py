@@ -30,6 +30,7 @@ VERBS: dict[str, Verb] = {
     "tokenizer": Verb("tokenizer", "tokenizer"),
     "evaluate": Verb("evaluate", "evaluate"),
     "read": Verb("read", "read"),
+    "rate": Verb("rate", "rate"),
     "diagnose": Verb("diagnose", "diagnose"),
     "compare": Verb("compare", "compare"),
     "experiment": Verb("experiment", "experiment"),

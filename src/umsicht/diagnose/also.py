@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from umsicht.diagnose.model import Also, Gap
-from umsicht.diagnose.patterns import Case, Ruling, domain_divergence
+from umsicht.diagnose.patterns import Case, Ruling, slice_rises
 from umsicht.words import t
 
 
@@ -43,7 +43,7 @@ def find(case: Case, gap: Gap | None, ruling: Ruling) -> tuple[Also, ...]:
         numbers = {"gap": round(gap.last, 4), "share": round(100 * gap.share, 1), "epochs": gap.epochs_seen}
         found.append((f"gap-{gap.reading}", numbers))
     if ruling.verdict not in ("domain-divergence", "uncertain", "too-early"):
-        slice_ = domain_divergence(case)
+        slice_ = slice_rises(case)
         if slice_ is not None:
             found.append(("slice-rises", slice_.numbers))
     return tuple(

@@ -374,12 +374,18 @@ def _train_beside(case: Case) -> list[Citation]:
 
 
 def domain_divergence(case: Case) -> Ruling | None:
-    """One slice gets worse while the mean over all slices does not say so."""
+    """A slice gets worse behind the mean, and it is no small part: at least one in ten slices does."""
+    return slice_rises(case, case.limits.domain_share)
+
+
+def slice_rises(case: Case, least_share: float = 0.0) -> Ruling | None:
+    """The slice that rose most, where at least `least_share` of all slices rise."""
     limits, facts = case.limits, case.facts
     slices = {name: series.finite() for name, series in case.curves.val_slices().items()}
     if len(slices) < 2:
         return None
     worst: tuple[float, str, Series] | None = None
+    rising = 0
     for name, series in slices.items():
         if len(series) < limits.min_val_points:
             continue
@@ -395,10 +401,11 @@ def domain_divergence(case: Case) -> Ruling | None:
             len(series) - 1 - best >= limits.rise_points
             and kendall_tau(series.values[best:]) > 0
             and rise > least
-            and (worst is None or rise / base > worst[0])
         ):
-            worst = (rise / base, name, series)
-    if worst is None:
+            rising += 1
+            if worst is None or rise / base > worst[0]:
+                worst = (rise / base, name, series)
+    if worst is None or rising < least_share * len(slices):
         return None
     share, name, series = worst
     best = int(np.argmin(series.values))

@@ -11,8 +11,6 @@ from umsicht.diagnose.series import Series
 from umsicht.record.manifest import read_manifest
 from umsicht.record.metrics import Metrics, read_metrics, unspell
 
-NOT_METRICS = frozenset({"step", "time", "segment", "tokens"})
-
 
 def read_run(folder: Path) -> Curves:
     """The curves of a run folder and what its manifest says about the plan."""

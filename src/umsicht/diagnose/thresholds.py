@@ -41,6 +41,7 @@ class Thresholds:
     domain_rise_share: float = 0.025
     domain_rise_floor: float = 0.03
     domain_rise_sigma: float = 2.5
+    domain_share: float = 0.1
 
     # Spike: median + 6 robust sigma of the 64 points before (never below the floor); recovered within 20 points, lost after 50.
     spike_window: int = 64
