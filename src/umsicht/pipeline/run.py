@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from umsicht.diagnose import Diagnosis
+from umsicht.diagnose.experiment import lineage_of
 from umsicht.evaluate import Evaluation
 from umsicht.pipeline import after, checks, planning, stages
 from umsicht.pipeline.training import Made, Material, open_run, sample_hook, train
@@ -39,7 +40,8 @@ def run(walk: Walk) -> Finished:
     material = prepare(walk)
     planning.plan(material)
     checks.gate(material)
-    record = open_run(material, extra=checks.record_of(walk))
+    lineage = lineage_of(walk.project.folder, walk.recipe.plain())
+    record = open_run(material, extra={**checks.record_of(walk), **lineage})
     outcome = train_run(material, record)
     if outcome.reason in ("interrupted", "stopped-by-guard"):
         return Finished(record, outcome)
