@@ -38,16 +38,15 @@ def test_order_of_the_corpus_does_not_matter() -> None:
     assert heldout.choose(docs, 60_000) == heldout.choose(docs[::-1], 60_000)
 
 
-def test_small_slices_are_pooled() -> None:
-    names = heldout.pool_names(
-        {"web.en": 90_000, "talk.fi": 30_000, "talk.et": 30_000, "poem.tr": 400, "poem.en": 60_000}
-    )
-    assert names == {
-        "web.en": "web.en",
+def test_small_slices_are_pooled_as_the_tokens_stage_does() -> None:
+    docs = [doc(f"{i} " + "x" * 10_000, "web.en") for i in range(9)]
+    docs += [doc(f"{i}{lang} " + "y" * 10_000, f"talk.{lang}") for lang in ("fi", "et") for i in range(3)]
+    docs += [doc("kurz", "poem.tr")]
+    assert {e.slice for e in heldout.choose(docs, 100_000)} == {"web.en", "talk.other", "small.other"}
+    assert heldout.pooled(docs) == {
         "talk.fi": "talk.other",
         "talk.et": "talk.other",
         "poem.tr": "small.other",
-        "poem.en": "poem.en",
     }
 
 

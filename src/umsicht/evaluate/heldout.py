@@ -6,7 +6,7 @@ They are chosen once per corpus, by document hash, and written to the artifact: 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -14,11 +14,8 @@ from typing import Protocol
 import orjson
 
 from umsicht.record.ids import content_id
+from umsicht.tokens.pooling import pools
 
-SMALL_BYTES = 50_000
-"""Slices with less held-out text than this are scored together: alone, their figure is noise and xz pays for its container."""
-
-POOLED = "small.other"
 FILE = "heldout.jsonl"
 
 
@@ -51,7 +48,8 @@ class Excerpt:
 def choose(documents: Iterable[HasText], bytes_per_slice: int) -> list[Excerpt]:
     """At most `bytes_per_slice` raw bytes of each slice, documents in the order of their ids, long ones cut at a quarter of it.
 
-    Ids are hashes, so the order is as good as random and the same everywhere. Small slices are pooled (`pool_names`).
+    Ids are hashes, so the order is as good as random and the same everywhere. Small slices are pooled by the rule of the tokens
+    stage, so that curves and evaluations speak of the same slices.
     """
     by_slice: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for document in documents:
@@ -60,10 +58,10 @@ def choose(documents: Iterable[HasText], bytes_per_slice: int) -> list[Excerpt]:
     sizes = {
         name: sum(len(text.encode("utf-8")) for _, text in members) for name, members in by_slice.items()
     }
-    names = pool_names(sizes)
+    names = pools(sizes)
     pooled: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for name, members in by_slice.items():
-        pooled[names[name]] += members
+        pooled[names.get(name, name)] += members
     return [
         e for name, members in sorted(pooled.items()) for e in _fill(name, sorted(members), bytes_per_slice)
     ]
@@ -74,29 +72,11 @@ def pooled(documents: Sequence[HasText]) -> dict[str, str]:
     sizes: dict[str, int] = defaultdict(int)
     for document in documents:
         sizes[document.slice] += len(document.text.encode("utf-8"))
-    return {name: other for name, other in sorted(pool_names(sizes).items()) if other != name}
+    return dict(sorted(pools(sizes).items()))
 
 
 def _size(texts: Iterable[str]) -> int:
     return sum(len(text.encode("utf-8")) for text in texts)
-
-
-def pool_names(sizes: Mapping[str, int]) -> dict[str, str]:
-    """Which slice each slice's held-out text is scored under, by its raw bytes.
-
-    Below `SMALL_BYTES` it goes to `<domain>.other` where the small slices of that domain reach the bound together, else to
-    `small.other`. The tokens stage follows the same rule, so that curves and evaluations speak of the same slices.
-    """
-    small = {name: size for name, size in sizes.items() if size < SMALL_BYTES}
-    domains: dict[str, int] = defaultdict(int)
-    for name, size in small.items():
-        domains[name.partition(".")[0]] += size
-    result = {}
-    for name in sizes:
-        domain = name.partition(".")[0]
-        other = f"{domain}.other" if domains[domain] >= SMALL_BYTES else POOLED
-        result[name] = other if name in small else name
-    return result
 
 
 def _fill(name: str, members: Sequence[tuple[str, str]], limit: int) -> Iterator[Excerpt]:

@@ -1,0 +1,380 @@
+"""`umsicht rate`: blind rating rounds by people: plan, lay out, rate in the terminal or in a file, score."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Any, Literal
+
+import cyclopts
+
+from umsicht.cli.output import console, print_finding, print_json, print_table
+from umsicht.cli.projects import find_run
+from umsicht.findings import UserError
+from umsicht.ratings import (
+    Design,
+    Item,
+    Output,
+    Plan,
+    Result,
+    Round,
+    create,
+    default,
+    export,
+    match,
+    of_file,
+    of_run,
+    pairs_needed,
+    plan,
+    read_back,
+    score,
+)
+from umsicht.record.run import Run
+from umsicht.words import language, t
+
+rate = cyclopts.App(name="rate", help="Blind rating rounds by people: plan, lay out, rate, score.")
+
+
+@rate.command(name="plan")
+def plan_(
+    *,
+    pairs: int | None = None,
+    preference: float | None = None,
+    ties: float = 0.2,
+    power: float = 0.8,
+    json: bool = False,
+) -> int:
+    """Say what a number of pairs can show, or how many pairs a preference needs, before anybody rates anything.
+
+    Parameters
+    ----------
+    pairs
+        Number of prompts that two systems answered.
+    preference
+        The preference to be shown, for example 0.65.
+    ties
+        Expected share of undecided pairs.
+    power
+        Probability to find the preference if it is there.
+    json
+        Print JSON.
+    """
+    try:
+        needed = pairs_needed(preference, ties=ties, wanted_power=power) if preference is not None else None
+    except ValueError as error:
+        raise UserError(str(error), fix="--preference 0.65 --ties 0.2") from None
+    made = plan(pairs if pairs is not None else needed or 50, ties=ties, wanted_power=power)
+    if json:
+        print_json({**vars(made), "odds": made.odds, "pairs_needed": needed})
+        return 0
+    if needed is not None and preference is not None:
+        odds = f"{round(100 * preference)}/{round(100 - 100 * preference)}"
+        print(t("ratings.plan.needed", odds=odds, power=f"{power:.0%}", pairs=needed))
+    if pairs is not None or needed is None:
+        print(_sentence(made))
+    return 0
+
+
+def _sentence(made: Plan) -> str:
+    key = "ratings.plan.nothing" if made.detectable is None else "ratings.plan.pairs"
+    return t(
+        key,
+        pairs=made.pairs,
+        ties=f"{made.ties:.0%}",
+        odds=made.odds,
+        power=f"{made.power:.0%}",
+        significance=made.significance,
+    )
+
+
+@rate.command
+def new(
+    *systems: str,
+    outputs: Path | None = None,
+    name: str = "round-1",
+    raters: tuple[str, ...] = ("rater-1", "rater-2"),
+    kind: Literal["pairwise", "scores"] = "pairwise",
+    seed: int | None = None,
+    folder: Path | None = None,
+) -> int:
+    """Lay out a blind round from the outputs of checkpoints: `umsicht rate new RUN@1000 RUN@2000`.
+
+    Parameters
+    ----------
+    systems
+        Runs, each with `@STEP` for older outputs than the last ones.
+    outputs
+        A JSONL file of outputs instead (system, prompt_id, prompt, text).
+    name
+        The round's name.
+    raters
+        Who will rate.
+    kind
+        `pairwise`: which of two is better; `scores`: 1 to 5 for each criterion.
+    seed
+        Seed of orders and sides; drawn and kept in the key by default.
+    folder
+        Where rounds live; `ratings/` in the last run's folder by default.
+    """
+    material, run = _material(systems, outputs)
+    place = folder or (run.folder / "ratings" if run else Path("ratings"))
+    rated = match(material) if kind == "pairwise" else material
+    one = create(place / name, rated, Design(kind, raters, seed=seed), default(language()))
+    planned = next(iter(one.head["planned"].values()))
+    print(
+        t("ratings.made", name=one.name, items=planned, raters=", ".join(raters), regular=one.head["regular"])
+    )
+    if kind == "pairwise":
+        print(_sentence(plan(len({output.prompt_id for output in material}), ties=0.2)))
+    print(t("ratings.made.go", folder=one.folder, rater=raters[0]))
+    return 0
+
+
+def _material(systems: tuple[str, ...], outputs: Path | None) -> tuple[list[Output], Run | None]:
+    if outputs is not None:
+        return of_file(outputs), None
+    found: list[Output] = []
+    protocols: dict[str, str] = {}
+    run: Run | None = None
+    for text in systems:
+        name, _, step = text.partition("@")
+        run = find_run(name)
+        protocol, some = of_run(run, int(step) if step.isdigit() else None)
+        protocols[text] = protocol
+        found += some
+    if len(set(protocols.values())) > 1:
+        raise UserError(
+            t("ratings.protocols_differ"),
+            where=", ".join(f"{one}: {protocol}" for one, protocol in protocols.items()),
+            why=t("ratings.protocols_differ.why"),
+            fix=t("ratings.protocols_differ.fix"),
+        )
+    return found, run
+
+
+@rate.command
+def do(round: Path, rater: str) -> int:
+    """Rate in the terminal; stop whenever you like, the same command goes on.
+
+    Parameters
+    ----------
+    round
+        The round's folder.
+    rater
+        Your name in it.
+    """
+    one = Round(round)
+    items = one.items(rater)
+    if not sys.stdin.isatty():
+        raise UserError(t("ratings.do.no_terminal"), fix=t("ratings.do.no_terminal.fix"))
+    done = one.answers(rater)
+    position = next((n for n, item in enumerate(items) if item.id not in done), len(items))
+    while position < len(items):
+        item = items[position]
+        began = time.monotonic()
+        _show(one, item, t("ratings.do.head", rater=rater, number=position + 1, total=len(items)))
+        answer = _ask_pair() if one.kind == "pairwise" else _ask_levels(one)
+        if answer == "q":
+            print(t("ratings.do.stopped", rater=rater, done=len(one.answers(rater)), total=len(items)))
+            return 0
+        if answer == "u":
+            position = max(0, position - 1)
+            continue
+        one.answer(rater, item.id, answer, seconds=time.monotonic() - began)
+        position += 1
+    print(t("ratings.do.done", rater=rater, total=len(items)))
+    return 0
+
+
+def _show(one: Round, item: Item, heading: str) -> None:
+    from rich.text import Text
+
+    out = console()
+    out.print(Text(f"\n{heading}", "bold"))
+    parts = [("ratings.do.prompt", item.prompt)]
+    if one.kind == "pairwise":
+        parts += [("ratings.do.left", item.left), ("ratings.do.right", item.right)]
+    else:
+        parts += [("ratings.do.text", item.left)]
+    for label, text in parts:
+        out.print(Text.assemble((f"\n[{t(label)}] ", "bold cyan"), text))
+
+
+def _ask_pair() -> str:
+    keys = {"1": "left", "a": "left", "2": "tie", "3": "right", "b": "right", "s": "skip", "u": "u", "q": "q"}
+    while True:
+        answer = keys.get(input("\n" + t("ratings.do.ask")).strip().lower())
+        if answer:
+            return answer
+        print(t("ratings.do.again"))
+
+
+def _ask_levels(one: Round) -> Any:
+    answers: dict[str, str] = {}
+    for c in one.sheet.criteria:
+        while True:
+            text = (
+                input("\n" + t("ratings.do.ask_level", question=c.question, low=c.low, high=c.high))
+                .strip()
+                .lower()
+            )
+            if text in ("q", "u"):
+                return text
+            if text in ("1", "2", "3", "4", "5", "s"):
+                answers[c.id] = "skip" if text == "s" else text
+                break
+            print(t("ratings.do.again"))
+    return answers
+
+
+@rate.command(name="export")
+def export_(round: Path, rater: str, file: Path) -> int:
+    """Write a rater's items to a .csv or .jsonl file, to be filled in anywhere.
+
+    Parameters
+    ----------
+    round
+        The round's folder.
+    rater
+        Whose items.
+    file
+        Where to.
+    """
+    one = Round(round)
+    items = export(one, rater, file)
+    column = "answer" if one.kind == "pairwise" else ", ".join(c.id for c in one.sheet.criteria)
+    print(t("ratings.exported", items=items, path=file, column=column, folder=round))
+    return 0
+
+
+@rate.command(name="import")
+def import_(round: Path, file: Path) -> int:
+    """Read a filled-in file back. Nothing is recorded unless every line is right.
+
+    Parameters
+    ----------
+    round
+        The round's folder.
+    file
+        The filled-in .csv or .jsonl file.
+    """
+    for rater, answers in read_back(Round(round), file).items():
+        print(t("ratings.imported", rater=rater, answers=answers))
+    return 0
+
+
+@rate.command(name="list")
+def list_(run: str, *, json: bool = False) -> int:
+    """List the rounds of a run with how many answers are in.
+
+    Parameters
+    ----------
+    run
+        A run's folder or name.
+    json
+        Print JSON.
+    """
+    found = [Round(path.parent) for path in sorted((find_run(run).folder / "ratings").glob("*/round.json"))]
+    rows = []
+    for one in found:
+        given = [sum(pair) for pair in zip(*one.progress().values(), strict=True)]
+        state = (
+            "scored" if (one.folder / "result.json").exists() else ("complete" if one.is_complete else "open")
+        )
+        rows.append(
+            {"round": one.name, "kind": one.kind, "answers": given[0], "planned": given[1], "state": state}
+        )
+    if json:
+        print_json(rows)
+    elif not rows:
+        print(t("ratings.list.none"))
+    else:
+        print_table(
+            [t(f"ratings.list.{name}") for name in ("round", "kind", "answers", "state")],
+            [
+                (
+                    r["round"],
+                    t(f"ratings.kind.{r['kind']}"),
+                    f"{r['answers']}/{r['planned']}",
+                    t(f"ratings.state.{r['state']}"),
+                )
+                for r in rows
+            ],
+        )
+    return 0
+
+
+@rate.command(name="score")
+def score_(round: Path, *, json: bool = False) -> int:
+    """Open the key of a complete round and say what the answers show. Exit code 1 where they carry no verdict.
+
+    Parameters
+    ----------
+    round
+        The round's folder.
+    json
+        Print JSON.
+    """
+    result = score(Round(round))
+    if json:
+        print_json(result.to_dict())
+    else:
+        _report(result)
+    return int(result.decision == "refused")
+
+
+def _report(result: Result) -> None:
+    print(t(f"ratings.score.{result.decision}", better=result.better))
+    if result.duels and result.decision != "refused":
+        print_table(
+            [
+                t(f"ratings.score.{name}")
+                for name in ("system", "against", "win_rate", "interval", "p", "prompts")
+            ],
+            [
+                (d.first, d.second, f"{d.win_rate:.2f}", _interval(d.interval), f"{d.p:.3g}", d.prompts)
+                for d in result.duels
+            ],
+        )
+    if result.means and result.decision != "refused":
+        print_table(
+            [t(f"ratings.score.{name}") for name in ("system", "criterion", "mean", "interval")],
+            [(m.system, m.criterion, f"{m.mean:.2f}", _interval(m.interval)) for m in result.means],
+        )
+    for what, agree in result.agreement.items():
+        low, high = agree.interval or (None, None)
+        print(
+            t(
+                "ratings.score.agreement",
+                what=what,
+                alpha=_two(agree.alpha),
+                low=_two(low),
+                high=_two(high),
+                percent="—" if agree.percent is None else f"{agree.percent:.0%}",
+                units=agree.units,
+            )
+        )
+    print_table(
+        [t(f"ratings.score.{name}") for name in ("rater", "controls", "repeats", "left", "seconds")],
+        [
+            (
+                q.rater,
+                f"{q.controls_right}/{q.controls}",
+                f"{q.repeats_same}/{q.repeats}",
+                _two(q.left_share),
+                _two(q.seconds_median),
+            )
+            for q in result.raters
+        ],
+    )
+    for finding in result.findings:
+        print_finding(finding)
+
+
+def _two(value: float | None) -> str:
+    return "—" if value is None else f"{value:.2f}"
+
+
+def _interval(interval: tuple[float, float] | None) -> str:
+    return "—" if interval is None else f"{interval[0]:.2f}–{interval[1]:.2f}"
