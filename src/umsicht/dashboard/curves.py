@@ -28,19 +28,20 @@ class Curve:
 
 @dataclass(frozen=True)
 class Chart:
-    """One chart: its id, texts' keys, and curves. `rest` are metrics of the same kind beyond the six that can be told apart."""
+    """One chart: its id, which names its texts, and at most six curves, because no more can be told apart."""
 
     id: str
     curves: tuple[Curve, ...]
-    rest: tuple[str, ...] = ()
     log_y: bool | None = None
     limit: float | None = None
 
     def title(self, lang: str) -> str:
-        return t(f"dashboard.chart.{self.id}", lang=lang)
+        base, _, number = self.id.partition("-")
+        title = t(f"dashboard.chart.{base}", lang=lang)
+        return f"{title} ({number})" if number else title
 
     def unit(self, lang: str) -> str:
-        return t(f"dashboard.unit.{self.id}", lang=lang)
+        return t(f"dashboard.unit.{self.id.partition('-')[0]}", lang=lang)
 
 
 def slices(columns: Columns, figure: str = "bpb") -> list[str]:
@@ -53,8 +54,10 @@ def slices(columns: Columns, figure: str = "bpb") -> list[str]:
     return sorted(name for name in found if name != "all")
 
 
-def charts(columns: Columns, lang: str, *, clip: float | None = None) -> list[Chart]:
-    """The charts this run has data for, in reading order."""
+def charts(
+    columns: Columns, lang: str, *, clip: float | None = None, order: Sequence[str] = ()
+) -> list[Chart]:
+    """The charts this run has data for, in reading order. Slices come in the order of `order` (the largest first), six curves a chart."""
     made: list[Chart] = []
 
     def word(name: str) -> str:
@@ -70,16 +73,23 @@ def charts(columns: Columns, lang: str, *, clip: float | None = None) -> list[Ch
         if have:
             shown = enumerate(have[:MOST_CURVES])
             curves = tuple(Curve(key, label, slot, dots) for slot, (key, label, dots) in shown)
-            made.append(Chart(chart_id, curves, tuple(key for key, _, _ in have[MOST_CURVES:]), log_y, limit))
+            made.append(Chart(chart_id, curves, log_y, limit))
 
     total = [("val/all/loss", word("val"), True), ("train_eval/loss", word("train_eval"), True)]
     add("loss", [("train/loss", word("train"), False), *total])
-    parts = [(f"val/{name}/bpb", name, True) for name in slices(columns)]
-    add("bpb", [("val/all/bpb", word("all"), True), *parts])
-    add(
-        "slice_loss",
-        [(f"val/{name}/loss", name, True) for name in slices(columns, "loss")] if not parts else [],
+    figure = "bpb" if slices(columns) else "loss"
+    names = sorted(
+        slices(columns, figure), key=lambda name: order.index(name) if name in order else len(order)
     )
+    total_of = [(f"val/all/{figure}", word("all"), True)]
+    first = MOST_CURVES - sum(key in columns.series for key, _, _ in total_of)
+    base = "bpb" if figure == "bpb" else "slice_loss"
+    add(base, [*total_of, *((f"val/{name}/{figure}", name, True) for name in names[:first])])
+    for number, start in enumerate(range(first, len(names), MOST_CURVES), 2):
+        add(
+            f"{base}-{number}",
+            [(f"val/{name}/{figure}", name, True) for name in names[start : start + MOST_CURVES]],
+        )
     add("gap", [(GAP, word("gap"), True)])
     add("grad", [("train/grad_norm", word("grad"), False)], limit=clip)
     add("lr", [("train/lr", word("lr"), False)], log_y=False)

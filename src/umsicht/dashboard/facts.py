@@ -89,9 +89,36 @@ class RunFacts:
         """Folder, manifest and report of the artifact of `kind` this run descends from, followed through all inputs."""
         return _find_input(self.manifest, kind, self.project)
 
+    @functools.cached_property
+    def slices_by_size(self) -> list[str]:
+        """Validation slices, the one with most held-out text first, as the token or corpus report counts them."""
+        for kind, split in (("tokens", "val"), ("corpus", "slices")):
+            found = self.artifact(kind)
+            counted = mapping(found[2].get(split)) if found else {}
+            sizes = mapping(counted.get("slices")) or counted
+            if sizes:
+                return sorted(sizes, key=lambda name: -_bytes_of(sizes[name]))
+        return []
+
+    @property
+    def waivers(self) -> dict[str, str]:
+        """Reasons for which findings were passed over, by finding id."""
+        listed = self.manifest.get("waivers") or ()
+        return {
+            str(item.get("finding") or item.get("id")): str(item.get("because", ""))
+            for item in listed
+            if isinstance(item, dict)
+        }
+
     def lineage(self) -> Json:
         """The tree of what the run was made from, as plain JSON."""
         return lineage(self.manifest, self.project.store, self.name).to_dict()
+
+
+def _bytes_of(about: object) -> float:
+    counts = mapping(about)
+    inner = mapping(counts.get("val")) or counts
+    return max(0.0, _number(inner.get("bytes")))
 
 
 def _run(facts: RunFacts) -> Run:

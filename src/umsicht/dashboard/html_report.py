@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from umsicht import __version__
-from umsicht.dashboard import numbers
+from umsicht.dashboard import corpus_view, numbers
 from umsicht.dashboard.charting import figure
 from umsicht.dashboard.columns import Columns
 from umsicht.dashboard.curves import charts, with_gap
-from umsicht.dashboard.facts import Json, RunFacts, diagnosis, mapping, rendered
+from umsicht.dashboard.facts import Json, RunFacts, diagnosis, load_json, mapping, rendered
 from umsicht.dashboard.svg import Mark, tree
 from umsicht.dashboard.tables import baseline_rows, sheet, tiles
 from umsicht.dashboard.tail import Tail
@@ -63,10 +63,16 @@ def _body(facts: RunFacts, columns: Columns, lang: str, redact: bool) -> str:
                 figure(
                     columns, chart, lang, events=event_marks(shown, lang), size=WIDE if place < 2 else HALF
                 )
-                for place, chart in enumerate(charts(columns, lang, clip=clip_threshold(facts)))
+                for place, chart in enumerate(
+                    charts(columns, lang, clip=clip_threshold(facts), order=facts.slices_by_size)
+                )
             ],
             "baselines": baseline_rows(facts, columns),
             "samples": [] if redact else newest_samples(facts, lang),
+            "corpus": corpus_part(facts, lang, redact),
+            "fertility": fertility_part(facts),
+            "ratings": ratings_part(facts),
+            "waivers": [] if redact else sorted(facts.waivers.items()),
             "findings": finding_list(facts, lang, redact),
             "sheet": sheet(facts, columns, lang, redact=redact),
             "lineage": tree(
@@ -111,6 +117,53 @@ def clip_threshold(facts: RunFacts) -> float | None:
             if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0:
                 return float(value)
     return None
+
+
+def corpus_part(facts: RunFacts, lang: str, redact: bool) -> Json | None:
+    """Funnel and slices of the corpus; names of sources are left out where it is redacted."""
+    found = facts.artifact("corpus")
+    if found is None:
+        return None
+    sources = corpus_view.source_rows(found[2])
+    names = corpus_view.changing_stages(sources)
+    return {
+        "funnel": corpus_view.stage_funnel(sources, lang),
+        "stages": [(name, corpus_view.stage_name(name, lang)) for name in names],
+        "sources": [] if redact else sources,
+        "slices": corpus_view.slice_rows(found[2]),
+        "lengths": corpus_view.length_chart(found[2], facts, lang),
+        "reasons": corpus_view.reasons(found[2], lang),
+    }
+
+
+def fertility_part(facts: RunFacts) -> list[Json]:
+    """What the tokenizer costs each slice."""
+    found = facts.artifact("tokenizer")
+    return corpus_view.fertility_rows(found[2]) if found else []
+
+
+def ratings_part(facts: RunFacts) -> list[Json]:
+    """Closed rounds of this run and its project: decision, agreement, win rates. Open rounds stay hidden here too."""
+    places = [
+        *facts.folder.glob("ratings/*/result.json"),
+        *facts.folder.parent.parent.glob("ratings/*/result.json"),
+    ]
+    made = []
+    for path in sorted(places):
+        result = load_json(path)
+        if result is not None:
+            made.append(
+                {
+                    "name": path.parent.name,
+                    "decision": str(result.get("decision", "")),
+                    "better": str(result.get("better") or ""),
+                    "duels": [d for d in result.get("duels") or () if isinstance(d, dict)]
+                    if result.get("decision") != "refused"
+                    else [],
+                    "agreement": list(mapping(result.get("agreement")).items()),
+                }
+            )
+    return made
 
 
 @dataclass(frozen=True)
@@ -170,7 +223,7 @@ def finding_list(facts: RunFacts, lang: str, redact: bool) -> list[Json]:
             {"words": words, "count": 0, "waiver": None, "location": "", "examples": ()},
         )
         entry["count"] += 1
-        entry["waiver"] = record.get("waiver") or record.get("because") or entry["waiver"]
+        entry["waiver"] = facts.waivers.get(words.id) or record.get("because") or entry["waiver"]
         if not redact:
             entry["location"], entry["examples"] = (
                 record.get("location", ""),

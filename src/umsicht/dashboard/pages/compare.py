@@ -147,14 +147,17 @@ def series(request: Request) -> Response:
     if request.headers.get("if-none-match") == tag:
         return Response(status_code=304, headers={"etag": tag, "cache-control": "no-cache"})
     axis = asked.get("x", "step") if asked.get("x", "step") in AXES else "step"
-    made = overlay(
-        loaded, asked.get("key", ""), axis, int(min(1600, max(16, number(asked.get("px")) or 800)))
-    )
+    settings = {entry.id: dict(flat(facts_of(entry).recipe)) for entry in entries if entry.id in loaded}
+    groups = [group for group in comparing.seed_groups(settings) if len(group) > 1]
+    pixels = int(min(1600, max(16, number(asked.get("px")) or 800)))
+    made = overlay(loaded, groups, asked.get("key", ""), axis, pixels)
     made["missing"] = len(entries) - len(loaded)
     return json_answer(made, tag)
 
 
-def overlay(loaded: dict[str, Columns], key: str, axis: str, pixels: int) -> dict[str, Any]:
+def overlay(
+    loaded: dict[str, Columns], groups: list[list[str]], key: str, axis: str, pixels: int
+) -> dict[str, Any]:
     """Curves on one common power-of-two grid."""
     width = comparing.common_width(loaded.values(), axis, pixels)
     shown = list(loaded)[: comparing.HIGHLIGHTED]
@@ -166,6 +169,20 @@ def overlay(loaded: dict[str, Columns], key: str, axis: str, pixels: int) -> dic
     rest = [
         comparing.on_grid(columns, key, axis, width) for name, columns in loaded.items() if name not in shown
     ]
+    bands = []
+    for group in groups:
+        spread = comparing.band(
+            (comparing.on_grid(loaded[name], key, axis, width) for name in group), spread=True
+        )
+        if spread is not None:
+            bands.append(
+                {
+                    **spread,
+                    "runs": group,
+                    "n": len(group),
+                    "slot": shown.index(group[0]) if group[0] in shown else None,
+                }
+            )
     ends = [float(columns.axis(axis).max()) for columns in loaded.values() if columns.n]
     return {
         "axis": axis,
@@ -178,6 +195,7 @@ def overlay(loaded: dict[str, Columns], key: str, axis: str, pixels: int) -> dic
         "partial": False,
         "rest": comparing.band(rest, spread=False),
         "n_rest": len(rest),
+        "bands": bands,
     }
 
 

@@ -47,7 +47,7 @@ def live(request: Request) -> Response:
     axis = axis if axis in AXES else "step"
     facts = facts_of(entry)
     shown = verdict(dashboard.diagnosis(entry, lang)[0], lang)
-    chosen = charts(columns, lang, clip=clip_threshold(facts))
+    chosen = charts(columns, lang, clip=clip_threshold(facts), order=facts.slices_by_size)
     marks = event_marks(shown, lang) if axis == "step" else []
     figures = [
         figure(
@@ -163,7 +163,7 @@ def status(request: Request) -> Response:
     if columns is None:
         return JSONResponse({"preparing": True, "progress": dashboard.worker.progress()})
     shown = verdict(dashboard.diagnosis(entry, lang)[0], lang)
-    chosen = charts(columns, lang, clip=clip_threshold(facts_of(entry)))
+    chosen = charts(columns, lang, clip=clip_threshold(facts_of(entry)), order=facts_of(entry).slices_by_size)
     return JSONResponse(
         {
             "preparing": False,

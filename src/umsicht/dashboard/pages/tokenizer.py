@@ -10,7 +10,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from umsicht.dashboard.context import entry_of, facts_of, lang_of
-from umsicht.dashboard.facts import mapping, rendered
+from umsicht.dashboard.corpus_view import fertility_rows, findings_in
+from umsicht.dashboard.facts import mapping
 from umsicht.dashboard.pages.live import run_page
 
 
@@ -34,46 +35,16 @@ def tokenizer(request: Request) -> Response:
         special=sorted(mapping(report.get("special")).items(), key=lambda item: item[1]),
         fertility=fertility_rows(report),
         longest=_longest(report),
-        findings=[
-            {
-                "words": words,
-                "count": 1,
-                "waiver": None,
-                "location": item.get("location", ""),
-                "examples": tuple(item.get("examples") or ()),
-            }
-            for item in report.get("findings") or ()
-            if (words := rendered(item, lang)) is not None
-        ],
+        parallel=[(name, mapping(about)) for name, about in mapping(report.get("parallel")).items()],
+        scripts=[(name, n) for name, n in mapping(mapping(report.get("vocabulary")).get("scripts")).items()],
+        junk=[str(item) for item in mapping(report.get("vocabulary")).get("junk") or ()][:30],
+        findings=findings_in(report, lang),
     )
 
 
-def fertility_rows(report: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One row a slice or language; `ratio` compares tokens a word with the cheapest row."""
-    made = []
-    for name, figures in mapping(report.get("fertility")).items():
-        figures = mapping(figures)
-        made.append(
-            {
-                "name": name,
-                **{
-                    key: figures.get(key) for key in ("tokens_per_word", "bytes_per_token", "tokens", "words")
-                },
-            }
-        )
-    known = [
-        float(row["tokens_per_word"]) for row in made if isinstance(row["tokens_per_word"], (int, float))
-    ]
-    cheapest = min(known, default=None)
-    for row in made:
-        value = row["tokens_per_word"]
-        row["ratio"] = float(value) / cheapest if cheapest and isinstance(value, (int, float)) else None
-    return sorted(made, key=lambda row: row["ratio"] or 0)
-
-
 def _longest(report: Mapping[str, Any]) -> list[str]:
-    for name in ("longest_tokens", "longest"):
-        found = report.get(name)
+    for source in (report, mapping(report.get("vocabulary"))):
+        found = source.get("longest")
         if isinstance(found, list):
             return [
                 str(item.get("text", item)) if isinstance(item, Mapping) else str(item) for item in found[:40]

@@ -191,7 +191,7 @@ export class Chart {
   decorate(u, wide) {
     const { ctx, bbox } = u, ratio = devicePixelRatio || 1;
     ctx.save();
-    if (this.envelope) this.shade(u);
+    for (const band of [this.envelope, ...(this.bands || [])]) if (band) this.shade(u, band);
     if (this.about.limit !== null && this.about.limit !== undefined) {
       const y = u.valToPos(this.about.limit, "y", true);
       ctx.strokeStyle = css("--soft"); ctx.lineWidth = ratio; ctx.setLineDash([4 * ratio, 4 * ratio]);
@@ -201,14 +201,14 @@ export class Chart {
     ctx.restore();
   }
 
-  shade(u) {
-    const { ctx } = u, { i, low, high } = this.envelope;
+  shade(u, { i, low, high, slot }) {
+    const { ctx } = u;
     const at = (bucket) => u.valToPos((bucket + 0.5) * this.width, "x", true);
     ctx.beginPath();
     i.forEach((bucket, n) => ctx[n ? "lineTo" : "moveTo"](at(bucket), u.valToPos(high[n], "y", true)));
     for (let n = i.length - 1; n >= 0; n -= 1) ctx.lineTo(at(i[n]), u.valToPos(low[n], "y", true));
     ctx.closePath();
-    ctx.globalAlpha = 0.16; ctx.fillStyle = css("--soft"); ctx.fill(); ctx.globalAlpha = 1;
+    ctx.globalAlpha = 0.16; ctx.fillStyle = css(slot === null || slot === undefined ? "--soft" : `--s${slot}`); ctx.fill(); ctx.globalAlpha = 1;
   }
 
   endLabels(u, ratio) {

@@ -18,7 +18,7 @@ if (data && uPlot) {
     if (answer.headers.get("etag") === tag) return;
     tag = answer.headers.get("etag");
     const read = await answer.json();
-    chart.envelope = read.rest;
+    chart.envelope = read.rest; chart.bands = read.bands;
     chart.take(read);
   }
   await load();
