@@ -28,6 +28,7 @@ VERBS: dict[str, Verb] = {
     "run": Verb("run", "run"),
     "corpus": Verb("corpus", "corpus"),
     "tokenizer": Verb("tokenizer", "tokenizer"),
+    "plan": Verb("plan", "plan"),
     "evaluate": Verb("evaluate", "evaluate"),
     "read": Verb("read", "read"),
     "rate": Verb("rate", "rate"),

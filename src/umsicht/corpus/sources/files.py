@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from umsicht.corpus.sources import streams
+from umsicht.corpus.sources import streams, web
 from umsicht.corpus.sources.unit import Broken, Raw, Unit
 
 PIECE_BYTES = 1_000_000
@@ -59,7 +59,17 @@ def reader_of(name: str) -> str | None:
     suffix = streams.plain_suffix(name)
     if suffix in TEXT_SUFFIXES or suffix in CODE_SUFFIXES:
         return "text"
-    return {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}.get(suffix)
+    return {
+        ".jsonl": "jsonl",
+        ".ndjson": "jsonl",
+        ".parquet": "parquet",
+        ".html": "html",
+        ".htm": "html",
+        ".xhtml": "html",
+        ".warc": "warc",
+        ".arc": "warc",
+        ".wet": "warc",
+    }.get(suffix)
 
 
 def read_text(unit: Unit, path: str, name: str, limit: int) -> Iterator[Raw | Broken]:
@@ -179,6 +189,8 @@ def _too_long(origin: str, length: int) -> Broken:
 
 
 READERS: dict[str, Callable[[Unit, str, str, int], Iterator[Raw | Broken]]] = {
+    "html": web.read_html,
+    "warc": web.read_warc,
     "text": read_text,
     "jsonl": read_jsonl,
     "parquet": read_parquet,

@@ -1,0 +1,156 @@
+"""Readers of web pages: HTML files, and WARC, ARC and WET archives. Main content only; every broken record is counted and listed."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+from umsicht.corpus.normalise import Undecodable, decode
+from umsicht.corpus.sources import arc, streams
+from umsicht.corpus.sources.unit import Broken, Raw, Unit
+
+HTML_TYPES = ("text/html", "application/xhtml+xml")
+TEXT_TYPES = ("text/plain",)
+RECORD_TYPES = ("response", "conversion", "resource")
+_CHARSET = re.compile(rb"<meta[^>]{0,200}charset=[\"']?([\w-]+)", re.I)
+
+
+def html_to_text(data: bytes) -> str:
+    """The main content of a page as text: headings and paragraphs apart, navigation and boilerplate left out. Raises `Undecodable`.
+
+    A page on which no main content is told apart (short or unusual ones) gives all its text.
+    """
+    from resiliparse.extract.html2text import extract_plain_text
+    from resiliparse.parse.html import HTMLTree
+
+    tree = HTMLTree.parse(_decode_page(data))
+    found = str(extract_plain_text(tree, main_content=True, alt_texts=False, links=False, form_fields=False))
+    if len(found.strip()) < 80:
+        found = str(
+            extract_plain_text(tree, main_content=False, alt_texts=False, links=False, form_fields=False)
+        )
+    return _unwrap(found)
+
+
+def _decode_page(data: bytes) -> str:
+    declared = _CHARSET.search(data[:4096])
+    if declared:
+        try:
+            return data.decode(declared[1].decode("ascii"))
+        except (LookupError, UnicodeDecodeError):
+            pass
+    return decode(data)[0]
+
+
+def _unwrap(text: str) -> str:
+    """Lines without trailing spaces, at most one blank line in a row."""
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(line.rstrip() for line in text.split("\n"))).strip()
+
+
+def _inflated(data: bytes, limit: int) -> bytes:
+    """Bodies that were stored as they came over the wire, compressed; one that is cut off gives what there is."""
+    if not data.startswith(b"\x1f\x8b"):
+        return data
+    try:
+        return zlib.decompressobj(31).decompress(data, limit + 1)
+    except zlib.error:
+        return data
+
+
+def read_html(unit: Unit, path: str, name: str, limit: int) -> Iterator[Raw | Broken]:
+    """One page, one document."""
+    with streams.open_bytes(path) as stream:
+        data = stream.read(limit + 1)
+    if len(data) > limit:
+        yield Broken(name, "too-long", f"more than {limit} bytes", len(data))
+    else:
+        yield _page(data, name)
+
+
+def _page(data: bytes, origin: str) -> Raw | Broken:
+    try:
+        text = html_to_text(data)
+    except Undecodable as error:
+        return Broken(origin, "undecodable", str(error), len(data))
+    if not text:
+        return Broken(origin, "no-text", "no text on the page", len(data))
+    return Raw(text, origin)
+
+
+def read_warc(unit: Unit, path: str, name: str, limit: int) -> Iterator[Raw | Broken]:
+    """Every page and every extracted text of an archive. Other records (requests, images) are left out, broken ones listed."""
+    pages = 0
+    for item in _arc(path, name, limit) if streams.plain_suffix(name) == ".arc" else _warc(path, name, limit):
+        pages += 1
+        yield item
+    if not pages:
+        yield Broken(name, "no-page", "no record of this archive is a page or a text")
+
+
+def _arc(path: str, name: str, limit: int) -> Iterator[Raw | Broken]:
+    with streams.open_bytes(path) as stream:
+        for number, record in enumerate(arc.records(stream, limit), 1):
+            where = f"{name}#{number} {record.url}"
+            data = arc.body(record.data)
+            if record.error or not data.strip():
+                yield Broken(where, "broken-record", record.error or "empty body", len(record.data))
+            elif len(record.data) > limit:
+                yield Broken(where, "too-long", f"more than {limit} bytes", len(record.data))
+            elif record.media in HTML_TYPES:
+                yield _page(data, where)
+            elif record.media in TEXT_TYPES:
+                yield Raw(data, where)
+
+
+def _warc(path: str, name: str, limit: int) -> Iterator[Raw | Broken]:
+    from fastwarc.warc import ArchiveIterator
+
+    records = 0
+    with streams.open_bytes(path) as stream:
+        iterator = iter(ArchiveIterator(stream, parse_http=True, strict_mode=False))
+        while True:
+            try:
+                record = next(iterator)
+            except StopIteration:
+                break
+            except (OSError, ValueError, RuntimeError, EOFError, gzip.BadGzipFile) as error:
+                yield Broken(
+                    f"{name}@{records}", "broken-record", f"{type(error).__name__}: {error}".split("\n")[0]
+                )
+                break
+            records += 1
+            yield from _record(record, f"{name}#{records}", limit)
+
+
+def _record(record: Any, origin: str, limit: int) -> Iterator[Raw | Broken]:
+    kind = str(record.record_type)
+    if kind not in RECORD_TYPES:
+        return
+    address = record.headers.get("WARC-Target-URI") or ""
+    where = f"{origin} {address}".strip()
+    declared = record.headers.get("Content-Length", "0")
+    try:
+        http = record.http_headers if record.is_http else None
+        status = http.status_code if http is not None else 200
+        media = (
+            record.http_content_type if http is not None else record.headers.get("Content-Type", "")
+        ) or ""
+        media = media.split(";")[0].strip().lower()
+        if (status is not None and status >= 400) or (media and media not in (*HTML_TYPES, *TEXT_TYPES)):
+            return
+        data = _inflated(record.reader.read(limit + 1), limit)
+    except (OSError, ValueError, RuntimeError, EOFError) as error:
+        yield Broken(where, "broken-record", f"{type(error).__name__}: {error}".split("\n")[0])
+        return
+    if len(data) > limit:
+        yield Broken(where, "too-long", f"more than {limit} bytes", len(data))
+    elif not data:
+        if declared.strip() not in ("", "0"):
+            yield Broken(where, "broken-record", "empty body", 0)
+    elif media in HTML_TYPES or (not media and b"<" in data[:200]):
+        yield _page(data, where)
+    else:
+        yield Raw(data, where)
