@@ -66,6 +66,7 @@ class Ran:
     seconds: float
     state: str
     reason: str = ""
+    cpu_s: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON."""
@@ -73,6 +74,7 @@ class Ran:
             "probe": self.probe,
             "stage": self.stage,
             "seconds": round(self.seconds, 3),
+            "cpu_s": round(self.cpu_s, 3),
             "state": self.state,
             "reason": self.reason,
         }
@@ -137,7 +139,7 @@ class Order:
             if self.only and probe.name not in self.only and probe.stage not in self.only:
                 continue
             if stopped and probe.stage != stopped and not self.all:
-                self._note(probe, 0.0, "not-run", f"{stopped} stopped")
+                self._note(probe, None, "not-run", f"{stopped} stopped")
                 continue
             if self.progress:
                 self.progress(probe.stage)
@@ -149,18 +151,21 @@ class Order:
         self.report[:] = mark_consequences(ordered)
         return self.report
 
-    def _note(self, probe: Probe, seconds: float, state: str, reason: str = "") -> None:
-        self.report.ran.append(Ran(probe.name, probe.stage, seconds, state, reason))
+    def _note(
+        self, probe: Probe, begun: tuple[float, float] | None, state: str, reason: str = ""
+    ) -> None:
+        wall, cpu = (time.monotonic() - begun[0], time.process_time() - begun[1]) if begun else (0.0, 0.0)
+        self.report.ran.append(Ran(probe.name, probe.stage, wall, state, reason, cpu))
 
     def _look(self, probe: Probe, subject: Subject) -> list[Finding]:
-        begun = time.monotonic()
+        begun = (time.monotonic(), time.process_time())
         try:
             with subject.undisturbed():
                 found = [
                     replace(finding, stage=finding.stage or probe.stage) for finding in probe.look(subject)
                 ]
         except Cannot as reason:
-            self._note(probe, time.monotonic() - begun, "skipped", str(reason))
+            self._note(probe, begun, "skipped", str(reason))
             return []
         except UserError:
             raise
@@ -174,7 +179,7 @@ class Order:
             AssertionError,
             ArithmeticError,
         ) as error:
-            self._note(probe, time.monotonic() - begun, "failed", f"{type(error).__name__}: {error}")
+            self._note(probe, begun, "failed", f"{type(error).__name__}: {error}")
             return [_fell_over(probe, error)]
         state = (
             "stop"
@@ -183,7 +188,7 @@ class Order:
             if any(f.grade == "warn" for f in found)
             else "ok"
         )
-        self._note(probe, time.monotonic() - begun, state)
+        self._note(probe, begun, state)
         return found
 
 
