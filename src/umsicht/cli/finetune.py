@@ -89,7 +89,7 @@ def finetune(
         )
         results.append(result)
         if not json:
-            _show(result)
+            show_stage(result)
         if result.outcome.reason not in ("finished", "early-stopped"):
             break
         run = result.run
@@ -146,7 +146,8 @@ def _overridden(overrides: list[str]) -> dict[str, object]:
     return out
 
 
-def _show(result: StageResult) -> None:
+def show_stage(result: StageResult) -> None:
+    """How a stage ended, and what it forgot."""
     print(
         t(
             "finetune.stage_done",

@@ -1,0 +1,1 @@
+"""Parity: our arithmetic against the libraries that others use, and our exports in their hands."""
