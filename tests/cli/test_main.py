@@ -33,7 +33,8 @@ def test_help_names_every_verb(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("verb", sorted(VERBS))
 def test_every_verb_loads_and_explains_itself(verb: str) -> None:
-    assert (VERBS[verb].load().__doc__ or "").strip()
+    loaded = VERBS[verb].load()
+    assert str(getattr(loaded, "help", "") or loaded.__doc__ or "").strip()
 
 
 def test_aliases_point_to_verbs() -> None:
@@ -74,7 +75,9 @@ def test_init_writes_a_recipe_that_loads_and_never_overwrites_one(tmp_path: Path
 
 def test_an_override_shows_in_the_dry_run(tmp_path: Path) -> None:
     (tmp_path / "r.yaml").write_text("name: x\npreset: tiny\n")
-    done = umsicht("run", "r.yaml", "--dry-run", "--set", "seed=7", "--set", "tokenizer.vocab_size=600", cwd=tmp_path)
+    done = umsicht(
+        "run", "r.yaml", "--dry-run", "--set", "seed=7", "--set", "tokenizer.vocab_size=600", cwd=tmp_path
+    )
     recipe = json.loads(done.stdout)
     assert (recipe["seed"], recipe["tokenizer"]["vocab_size"]) == (7, 600)
 

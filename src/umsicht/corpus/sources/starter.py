@@ -95,12 +95,19 @@ def _package_part(
         if part == "api":
             files = _newest_versions(files)
         info = SourceInfo(f"{prefix}.{part}", domain, language, licence, package, version)
-        size = sum(path.stat().st_size for _, path in files)
-        names = tuple(f"{package}=={version}:{name}" for name, _ in files)
-        paths = tuple(str(path) for _, path in files)
-        return [Unit(info, f"starter.{part}", paths, names, size, limit_bytes=limit)]
+        # One file a language: a limit must not leave all but the first language out.
+        groups = [[file] for file in files] if part == "wiki" else [files]
+        share = limit // len(groups) if limit else None
+        return [_unit(info, part, group, share) for group in groups]
 
     return units
+
+
+def _unit(info: SourceInfo, part: str, files: list[tuple[str, Path]], limit: int | None) -> Unit:
+    size = sum(path.stat().st_size for _, path in files)
+    names = tuple(f"{info.package}=={info.version}:{name}" for name, _ in files)
+    paths = tuple(str(path) for _, path in files)
+    return Unit(info, f"starter.{part}", paths, names, size, limit_bytes=limit)
 
 
 def _newest_versions(files: Iterable[tuple[str, Path]]) -> list[tuple[str, Path]]:
