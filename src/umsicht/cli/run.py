@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from umsicht.cli.finetune import show_stage
 from umsicht.cli.output import TerminalProgress, human, print_finding, print_json, print_table
 from umsicht.findings import UserError
 from umsicht.recipe import Recipe, load_recipe
@@ -69,6 +70,9 @@ def run(
         print(t("cli.interrupted"))
         return 130
     print_json(result(walk, finished)) if json else show_result(walk, finished)
+    if finished.stages and finished.stages[-1].outcome.reason == "interrupted":
+        print(t("cli.interrupted"))
+        return 130
     return 0
 
 
@@ -119,6 +123,7 @@ def result(walk: Walk, finished: Finished) -> dict[str, Any]:
         "evaluation": finished.evaluation.to_dict() if finished.evaluation else None,
         "diagnosis": finished.diagnosis.to_dict() if finished.diagnosis else None,
         "report": str(finished.report) if finished.report else None,
+        "stages": [stage.to_dict() for stage in finished.stages],
         "findings": [finding.to_dict() for finding in walk.findings],
     }
 
@@ -154,4 +159,6 @@ def show_result(walk: Walk, finished: Finished) -> None:
     if finished.diagnosis is not None:
         print(t("cli.verdict", verdict=finished.diagnosis.title))
         print(f"  {finished.diagnosis.summary}")
+    for stage in finished.stages:
+        show_stage(stage)
     print(t("cli.where", run=finished.run.folder, report=finished.report, project=walk.project.folder))

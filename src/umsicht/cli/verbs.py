@@ -49,6 +49,7 @@ VERBS: dict[str, Verb] = {
     "report": Verb("report", "report"),
     "watch": Verb("watch", "watch"),
     "dashboard": Verb("dashboard", "dashboard"),
+    "check": Verb("check", "check"),
     "explain": Verb("explain", "explain"),
     "doctor": Verb("doctor", "doctor"),
 }

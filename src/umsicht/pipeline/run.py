@@ -8,7 +8,8 @@ from pathlib import Path
 from umsicht.diagnose import Diagnosis
 from umsicht.diagnose.experiment import lineage_of
 from umsicht.evaluate import Evaluation
-from umsicht.pipeline import after, checks, planning, stages
+from umsicht.finetune import StageResult
+from umsicht.pipeline import after, checks, planning, stages, tuning
 from umsicht.pipeline.training import Made, Material, open_run, sample_hook, train
 from umsicht.pipeline.walk import Walk
 from umsicht.record import Run
@@ -25,6 +26,7 @@ class Finished:
     evaluation: Evaluation | None = None
     diagnosis: Diagnosis | None = None
     report: Path | None = None
+    stages: tuple[StageResult, ...] = ()
 
 
 def prepare(walk: Walk) -> Material:
@@ -38,10 +40,10 @@ def prepare(walk: Walk) -> Material:
 def run(walk: Walk) -> Finished:
     """Run a recipe to the end. Raises GateClosedError where a gate stays shut, UserError for bad input."""
     material = prepare(walk)
-    planning.plan(material)
+    planned = planning.plan(material)
     checks.gate(material)
     lineage = lineage_of(walk.project.folder, walk.recipe.plain())
-    record = open_run(material, extra={**checks.record_of(walk), **lineage})
+    record = open_run(material, extra={**checks.record_of(walk), **lineage, "plan": planned.id})
     outcome = train_run(material, record)
     if outcome.reason in ("interrupted", "stopped-by-guard"):
         return Finished(record, outcome)
@@ -71,4 +73,5 @@ def finish(walk: Walk, record: Run, outcome: Outcome) -> Finished:
     walk.progress.stage(t("pipeline.reporting"))
     report = after.write_report(record)
     walk.progress.close()
-    return Finished(record, outcome, evaluation, diagnosis, report)
+    tuned = tuning.finetune(walk, record)
+    return Finished(record, outcome, evaluation, diagnosis, report, tuple(tuned))
