@@ -13,6 +13,8 @@ from umsicht.findings import UserError
 from umsicht.finetune import check_base, export, merged, open_subject, run_stage
 from umsicht.finetune.base import lacking
 from umsicht.finetune.bring_in import bring_in
+from umsicht.finetune.contamination import protected_rows
+from umsicht.finetune.rows import parse
 from umsicht.finetune.stream import characters
 from umsicht.finetune.talk import Talk, require_chat
 from umsicht.model.adapter_file import load_adapter
@@ -90,6 +92,20 @@ def test_too_many_bad_rows_are_refused_with_their_lines(base, files):
     with pytest.raises(UserError) as caught:
         run_stage(stage(files, rows), base, root=files, waivers=WAIVED)
     assert caught.value.exit_code == 3 and "rows.jsonl:10" in caught.value.where
+
+
+def test_rows_of_a_protected_set_are_left_out(base, files):
+    question = "how many pebbles does the harbour master count before the ninth lantern is lit"
+    answer = "he counts exactly forty two grey pebbles and writes the number on the old oak door"
+    write_rows(files / "test-set.jsonl", [{"question": question, "answer": answer}])
+    recipe = {"corpus": {"protect": [{"name": "harbour", "path": "test-set.jsonl"}]}}
+    leaked = parse({"prompt": "Say: " + question, "answer": "Surely " + answer}, "auto", "leaked")
+    clean = parse({"prompt": "how many pebbles", "answer": "two"}, "auto", "clean")
+    hits = protected_rows([clean, leaked], recipe, files)
+    assert [hit.location for hit in hits] == ["leaked"] and "harbour" in hits[0].reason
+    assert protected_rows([clean, leaked], {}, files) == []
+    with pytest.raises(UserError):
+        protected_rows([clean], recipe, files / "elsewhere")
 
 
 def test_a_supervised_stage_learns_and_is_recorded(tuned, base):

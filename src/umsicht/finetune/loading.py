@@ -41,6 +41,11 @@ class Rows:
         total = len(self.rows) + len(self.refused)
         return len(self.refused) / total if total else 0.0
 
+    def leave_out(self, entries: Sequence[Refused]) -> None:
+        """Drop the rows with these ids; they are reported elsewhere."""
+        gone = {entry.location for entry in entries}
+        self.rows = [row for row in self.rows if row.id not in gone]
+
     def findings(self, limit: float) -> list[Finding]:
         """FINETUNE/bad-rows: `stop` above the share `limit`, else `warn`; nothing where every row is usable."""
         if not self.refused:

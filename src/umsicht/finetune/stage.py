@@ -28,6 +28,8 @@ from umsicht.train import Outcome, Trainer
 from umsicht.words import t
 
 from .base import check_base, evaluation_of
+from .contamination import finding as contaminated
+from .contamination import protected_rows
 from .loading import Refused, Rows, load, split
 from .methods import KIND, METRIC, Prepared, prepare, rate_of, steps_of
 from .subject import Subject, merged, open_subject
@@ -81,14 +83,17 @@ def run_stage(
     """Fine-tune `base` as `settings` say; the same stage on the same base and files is never trained twice.
 
     Data paths are relative to `root`. Raises `UserError` (exit code 3) where the gate stays shut: base not evaluated or
-    poor, too many bad rows. A waiver with a reason opens it and stays in the run's record.
+    poor, too many bad rows. Rows that stand in a set protected by the base's recipe are left out. A waiver with a reason opens it and stays in the run's record.
     """
     subject = open_subject(base, checkpoint)
     _pass(base, check_base(base, subject.digest), waivers)
     rows = load([root / path for path in settings.data], settings.format, KIND[settings.method])
+    leaked = protected_rows(rows.rows, base.manifest.get("recipe", {}), root)
+    total = len(rows.rows)
+    rows.leave_out(leaked)
     training, held_out = split(rows.rows, settings.validation_share, settings.seed)
     prepared = prepare(settings, training, held_out, subject.tokenizer, subject.model.config.seq_len)
-    found = _data_findings(settings, rows, prepared.refused)
+    found = [*_data_findings(settings, rows, prepared.refused), *contaminated(leaked, total)]
     _pass(base, found, waivers)
     for name, value in prepared.lines:
         progress.note(f"{name}: {value}")
