@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from umsicht.findings import Finding
 from umsicht.pipeline.training import Material, n_parameters
+from umsicht.plan import measure
 from umsicht.plan.stage import PlanInputs, build
 from umsicht.record import Artifact
 from umsicht.words import t
@@ -13,6 +14,10 @@ def plan(material: Material) -> Artifact:
     """Measure a few steps on this machine, add up, print, and decide whether budget, data and size fit together."""
     walk = material.walk
     _say_sizes(material)
+    recipe = walk.recipe
+    family = measure.MeasureInputs(
+        walk.project.store, material.made.tokens, recipe.model, recipe.train, recipe.tokens, recipe.seed
+    )
     inputs = PlanInputs(
         walk.project.store,
         tokens=material.made.tokens,
@@ -22,6 +27,7 @@ def plan(material: Material) -> Artifact:
         steps=material.planned_steps(),
         seed=walk.recipe.seed,
         name=walk.recipe.name,
+        measurement=measure.find(family),
     )
     artifact = build(walk.recipe.plan, inputs, progress=walk.progress)
     said = artifact.report

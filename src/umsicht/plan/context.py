@@ -73,13 +73,19 @@ class ContextReport:
                 "attention_share": {str(k): v for k, v in self.attention_share.items()}}  # fmt: skip
 
 
-def analyse(split: Split, config: ModelConfig, seq_lens: Sequence[int] = CANDIDATES) -> ContextReport:
-    """Look at the training documents. Lengths count the end token; at most 20,000 documents, drawn by key, are packed."""
+def analyse(
+    split: Split,
+    config: ModelConfig,
+    seq_lens: Sequence[int] = CANDIDATES,
+    *,
+    at_most: int = SAMPLE_DOCUMENTS,
+) -> ContextReport:
+    """Look at the training documents. Lengths count the end token; `at_most` documents, drawn by key, are packed, all are counted."""
     lengths = split.lengths
     chosen = sorted({*seq_lens, config.seq_len})
     sample = lengths
-    if len(lengths) > SAMPLE_DOCUMENTS:
-        sample = lengths[Permutation(len(lengths), 1)(np.arange(SAMPLE_DOCUMENTS))]
+    if len(lengths) > at_most:
+        sample = lengths[Permutation(len(lengths), 1)(np.arange(at_most))]
     figures = [pack(sample, seq_len, packing) for seq_len in chosen for packing in PACKINGS]
     beyond = {seq_len: share_beyond(lengths, seq_len // 2) for seq_len in chosen}
     best = max((n for n in chosen if beyond[n] >= MIN_FILLED), default=chosen[0])

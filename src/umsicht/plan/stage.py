@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from umsicht.findings import Finding
 from umsicht.model import ModelConfig
-from umsicht.plan.budget import Workload, bill, check
+from umsicht.plan import context
+from umsicht.plan.budget import TOKENS_PER_PARAMETER, Workload, bill, check, effective_tokens
 from umsicht.plan.flops import model_cost
+from umsicht.plan.measure import laws
+from umsicht.plan.memory import predict
 from umsicht.plan.trial import Bench, Trial, run_trial
 from umsicht.recipe.plan import PlanSettings
 from umsicht.recipe.tokens import TokensSettings
@@ -17,12 +21,13 @@ from umsicht.recipe.train import TrainSettings
 from umsicht.record import QUIET, Artifact, Progress, Store
 from umsicht.record.environment import hardware
 from umsicht.record.ids import content_id
-from umsicht.tokens import TokenData
+from umsicht.tokens import PackedSource, TokenData
 from umsicht.words import t
 
 STAGE_VERSION = 1
 KIND = "plan"
-TRIAL_STEPS = 8
+TRIAL_STEPS = 6
+TRIAL_SLICE_BYTES = 2_000
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,7 @@ class PlanInputs:
     steps: int | None = None
     seed: int = 0
     name: str = "plan"
+    measurement: Artifact | None = None
 
 
 def build(settings: PlanSettings, inputs: PlanInputs, *, progress: Progress = QUIET) -> Artifact:
@@ -44,28 +50,11 @@ def build(settings: PlanSettings, inputs: PlanInputs, *, progress: Progress = QU
 
     def make(folder: Path) -> dict[str, Any]:
         data = TokenData.open(inputs.tokens.path)
+        bench = Bench(data, inputs.mix, inputs.train, inputs.seed)
         progress.stage(t("plan.measuring"))
-        trial = run_trial(Bench(data, inputs.mix, inputs.train, inputs.seed), inputs.config, TRIAL_STEPS)
+        trial = run_trial(bench, inputs.config, TRIAL_STEPS, slice_bytes=TRIAL_SLICE_BYTES)
         progress.close()
-        steps = inputs.steps or steps_of(inputs.train, trial, data.train.n_tokens)
-        work = workload(inputs.train, trial, steps)
-        seen = steps * trial.tokens_per_step
-        cost = model_cost(inputs.config)
-        findings = check(
-            work, settings, tokens_seen=seen, usable_tokens=data.train.n_tokens, parameters=cost.parameters
-        )
-        return {
-            "model": cost.to_dict(),
-            "trial": trial.to_dict(),
-            "steps": steps,
-            "tokens": seen,
-            "usable_tokens": data.train.n_tokens,
-            "epochs": seen / data.train.n_tokens,
-            "tokens_per_s": trial.tokens_per_step / trial.step_s,
-            "predicted": {"training_s": work.training_s, "peak_bytes": trial.peak_bytes},
-            "cost": bill(work, settings).to_dict(),
-            "findings": [finding.to_dict() for finding in findings],
-        }
+        return assemble(settings, inputs, data, trial)
 
     return inputs.store.build(
         KIND,
@@ -79,9 +68,131 @@ def build(settings: PlanSettings, inputs: PlanInputs, *, progress: Progress = QU
             "steps": inputs.steps,
             "seed": inputs.seed,
         },
-        inputs={"tokens": inputs.tokens.id, "hardware": content_id(hardware())},
+        inputs={
+            "tokens": inputs.tokens.id,
+            "hardware": content_id(hardware()),
+            **({"measurement": inputs.measurement.id} if inputs.measurement else {}),
+        },
         make=make,
     )
+
+
+def assemble(settings: PlanSettings, inputs: PlanInputs, data: TokenData, trial: Trial) -> dict[str, Any]:
+    """The plan as plain JSON, from a trial of the model itself and, where there is one, the family's measurement."""
+    steps = inputs.steps or steps_of(inputs.train, trial, data.train.n_tokens)
+    work = workload(inputs.train, trial, steps)
+    seen = steps * trial.tokens_per_step
+    cost = model_cost(inputs.config)
+    precision = "bfloat16" if inputs.train.precision == "bfloat16" else "float32"
+    memory = predict(inputs.config, inputs.train, trial.micro_batch, precision=precision)
+    lengths = context.analyse(
+        data.train, inputs.config, _lengths_to_try(inputs.config.seq_len), at_most=3_000
+    )
+    trials = (
+        [Trial.from_dict(plain) for plain in inputs.measurement.report["trials"]]
+        if inputs.measurement
+        else []
+    )
+    found = [
+        *check(
+            work,
+            settings,
+            tokens_seen=seen,
+            usable_tokens=data.train.n_tokens,
+            parameters=cost.body_parameters,
+            largest_fit=lambda seconds: largest_fit(inputs, trial, seconds),
+        ),
+        *context.findings(lengths, inputs.config, inputs.mix.packing),
+        *over_epochs(inputs, data, steps),
+    ]
+    return {
+        "model": cost.to_dict(),
+        "trial": trial.to_dict(),
+        "steps": steps,
+        "tokens": seen,
+        "usable_tokens": data.train.n_tokens,
+        "worth_tokens": effective_tokens(data.train.n_tokens, seen),
+        "epochs": seen / data.train.n_tokens,
+        "tokens_per_s": trial.tokens_per_step / trial.step_s,
+        "memory": memory.to_dict(),
+        "context": {
+            "recommended_seq_len": lengths.recommended_seq_len,
+            "recommended_packing": lengths.recommended_packing,
+            "quantiles": lengths.quantiles,
+        },
+        "predicted": {
+            "training_s": work.training_s,
+            "peak_bytes": max(trial.peak_bytes, memory.peak),
+            "bpb": {
+                name: law.predict(cost.body_parameters, seen).to_dict() for name, law in laws(trials).items()
+            },
+        },
+        "cost": bill(work, settings).to_dict(),
+        "parts": {
+            "evaluation_s": work.evaluations * work.evaluation_s,
+            "checkpoints_s": work.checkpoints * work.checkpoint_s,
+            "restart_s": work.restart_s,
+            "steps_s": work.steps * work.step_s,
+        },
+        "findings": [finding.to_dict() for finding in found],
+    }
+
+
+def largest_fit(inputs: PlanInputs, trial: Trial, seconds: float) -> tuple[str, int]:
+    """The largest width (a multiple of 32, other proportions kept) whose training on 20 tokens a parameter ends in `seconds`.
+
+    Time is taken in proportion to operations, from the rate of the trial.
+    """
+    rate = trial.step_s / (trial.flops_training * trial.tokens_per_step)
+    best: tuple[str, int] = ("–", 0)
+    for width in range(32, inputs.config.d_model + 1, 32):
+        ratio = width / inputs.config.d_model
+        narrow = replace(
+            inputs.config,
+            d_model=width,
+            n_layers=max(1, round(inputs.config.n_layers * ratio)),
+            n_heads=1,
+            n_kv_heads=1,
+            head_dim=width - width % 2,
+            d_ff=max(1, round(inputs.config.d_ff * ratio)),
+        )
+        cost = model_cost(narrow)
+        tokens = TOKENS_PER_PARAMETER * cost.body_parameters
+        if tokens * cost.flops_training * rate <= seconds:
+            best = (f"d_model {width}, {tokens:,.0f} tokens", cost.body_parameters)
+    return best
+
+
+def over_epochs(inputs: PlanInputs, data: TokenData, steps: int) -> list[Finding]:
+    """Parts of the mix that are read more often than the recipe's limit."""
+    mix = inputs.mix.mix
+    if not mix.shares and not mix.phases:
+        return []
+    source = PackedSource(
+        data.train,
+        seq_len=inputs.config.seq_len,
+        batch_tokens=inputs.train.global_batch_tokens,
+        eos_id=data.eos_id,
+        seed=inputs.mix.seed,
+        packing=inputs.mix.packing,
+        mix=mix,
+        total_steps=steps,
+    )
+    return [
+        Finding(
+            "BUDGET/source-repeated",
+            "warn",
+            "plan",
+            name,
+            {"source": name, "epochs": round(epochs, 2), "limit": mix.epochs_warning},
+        )
+        for name, epochs in source.epochs_by_group(steps).items()
+        if epochs > mix.epochs_warning
+    ]
+
+
+def _lengths_to_try(seq_len: int) -> tuple[int, ...]:
+    return tuple(sorted({max(32, seq_len // 4), max(32, seq_len // 2), seq_len, 2 * seq_len, 4 * seq_len}))
 
 
 def steps_of(train: TrainSettings, trial: Trial, usable_tokens: int) -> int:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import resource
 import statistics
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,7 @@ from typing import Any
 import torch
 
 from umsicht.model import ModelConfig, build
+from umsicht.plan.flops import model_cost
 from umsicht.recipe.tokens import TokensSettings
 from umsicht.recipe.train import BudgetSettings, CheckpointSettings, TrainSettings, ValidationSettings
 from umsicht.record import Run
@@ -108,10 +112,19 @@ class _TimedValidation(Validation):
 
 
 def run_trial(
-    bench: Bench, config: ModelConfig, steps: int, *, score: bool = True, micro_batch: int | None = None
+    bench: Bench,
+    config: ModelConfig,
+    steps: int,
+    *,
+    slice_bytes: int | None = None,
+    micro_batch: int | None = None,
 ) -> Trial:
-    """Train `config` for `steps` whole steps with the recipe's own schedule squeezed into them, and measure."""
-    settings = _settings(bench.train, steps, micro_batch)
+    """Train `config` for `steps` whole steps with the recipe's own schedule squeezed into them, and measure.
+
+    The score at the end is over `slice_bytes` of each slice (default: what the recipe's validation reads); `evaluation_s` is what the recipe's
+    validation would take, by the bytes it reads.
+    """
+    settings = _settings(bench.train, steps, micro_batch, slice_bytes or bench.train.validation.slice_bytes)
     source = PackedSource(
         bench.data.train,
         seq_len=config.seq_len,
@@ -124,7 +137,7 @@ def run_trial(
     )
     clock = _Clock()
     validation = _TimedValidation(bench.data, settings.validation, seq_len=config.seq_len)
-    hooks: tuple[Hook, ...] = (clock, validation) if score else (clock,)
+    hooks: tuple[Hook, ...] = (clock, validation)
     start_wall, start_cpu = time.perf_counter(), time.process_time()
     base = _reset_peak()
     with tempfile.TemporaryDirectory(prefix="umsicht-plan-") as folder:
@@ -139,9 +152,8 @@ def run_trial(
         size = _folder_bytes(run.checkpoints)
     steady = slice(min(WARM_UP_STEPS, max(0, steps - 1)), None)
     step_s = statistics.median(clock.wall[steady])
-    from umsicht.plan.flops import model_cost
-
     cost = model_cost(config)
+    scored = max(1, _validation_bytes(bench.data, settings.validation))
     return Trial(
         d_model=config.d_model,
         parameters=cost.parameters,
@@ -157,7 +169,7 @@ def run_trial(
         cpu_s=time.process_time() - start_cpu,
         checkpoint_s=max(0.0, fit_s - sum(clock.wall) - validation.seconds),
         checkpoint_bytes=size,
-        evaluation_s=validation.seconds,
+        evaluation_s=validation.seconds * _validation_bytes(bench.data, bench.train.validation) / scored,
         peak_bytes=_peak(base, trainer.device),
         bpb={
             _slice(key): float(value)
@@ -168,19 +180,26 @@ def run_trial(
     )
 
 
-def _settings(train: TrainSettings, steps: int, micro_batch: int | None) -> TrainSettings:
+def _settings(train: TrainSettings, steps: int, micro_batch: int | None, slice_bytes: int) -> TrainSettings:
     return train.model_copy(
         update={
             "budget": BudgetSettings(steps=steps),
-            "validation": ValidationSettings(
-                every_steps=10**9, train_bytes=0, slice_bytes=train.validation.slice_bytes
-            ),
+            "validation": ValidationSettings(every_steps=10**9, train_bytes=0, slice_bytes=slice_bytes),
             "checkpoint": CheckpointSettings(every_minutes=None, keep_best={}, asynchronous=False),
             "early_stopping": None,
             "writers": [],
             "micro_batch": micro_batch or train.micro_batch,
         }
     )
+
+
+def _validation_bytes(data: TokenData, settings: ValidationSettings) -> int:
+    """Raw bytes that one validation reads."""
+    size = int(data.val.sample(settings.slice_bytes).document_bytes.sum())
+    if settings.train_bytes:
+        per_slice = max(1, settings.train_bytes // max(1, len(data.slices)))
+        size += int(data.train.sample(per_slice).document_bytes.sum())
+    return size
 
 
 def _slice(key: str) -> str:
@@ -196,6 +215,10 @@ def _reset_peak() -> int:
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
         return int(torch.cuda.memory_allocated())
+    gc.collect()
+    with suppress(OSError, AttributeError):
+        # What earlier work freed must not count as the trial's base.
+        ctypes.CDLL(None).malloc_trim(0)
     clear, status = Path("/proc/self/clear_refs"), Path("/proc/self/status")
     if clear.exists() and status.exists():
         try:
