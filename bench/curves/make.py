@@ -1,4 +1,4 @@
-"""Train the labelled curves: ``python bench/curves/make.py dev --seconds 420`` continues where it stopped."""
+"""Train the labelled curves: ``python -m bench.curves.make dev --seconds 420`` continues where it stopped."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import time
 from pathlib import Path
 
 import torch
-from corpora import CORPORA
-from states import HALVES, Case, cases
-from trainer import run
+
+from bench.curves.corpora import CORPORA
+from bench.curves.states import HALVES, Case, cases
+from bench.curves.trainer import run
 
 RECORDS = Path(__file__).parent / "records"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from trainer import Plan
+from bench.curves.trainer import Plan
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,12 @@ def _ill(base: Plan) -> Iterator[tuple[str, Plan, tuple[str, ...], tuple[str, ..
     yield "padding-many", replace(base, padding_from=(3 * n // 5, 0.6)), ("level-shift-down",), ()
     sorted_ = replace(base, order="sorted", train_bytes=(20_000, 20_000), schedule="constant", lr=1e-3)
     yield "sorted-epochs", sorted_, ("saw-tooth",), ()
-    yield "sorted-uneven", replace(sorted_, train_bytes=(30_000, 15_000), rows=base.rows + 2), ("saw-tooth",), ()
+    yield (
+        "sorted-uneven",
+        replace(sorted_, train_bytes=(30_000, 15_000), rows=base.rows + 2),
+        ("saw-tooth",),
+        (),
+    )
     repeats = replace(base, shares=(0.8, 0.2), train_bytes=(None, 2_000), other_script=True)
     yield "domain-repeats", repeats, ("domain-divergence",), ()
     starved = replace(base, shares_from=(n // 3, (1.0, 0.0)), other_script=True, schedule="constant", lr=2e-3)

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from corpora import Domain
 from torch import Tensor, nn
+
+from bench.curves.corpora import Domain
 
 Row = dict[str, Any]
 VOCAB = 256

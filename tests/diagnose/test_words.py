@@ -21,7 +21,7 @@ def used_keys() -> set[str]:
     actions = {action for actions in next_steps.BY_CAUSE.values() for action in actions}
     own = {action for actions in next_steps.BY_REASON.values() for action in actions}
     keys |= {f"do.{action}" for action in actions | own} | {f"why.{action}" for action in own}
-    patterns = (SOURCE / "patterns.py").read_text() + (SOURCE / "decide.py").read_text()
+    patterns = "".join(path.read_text() for path in [*SOURCE.glob("rules/*.py"), SOURCE / "decide.py"])
     keys |= {f"reason.{name}" for name in re.findall(r'Ruling\(\s*"[a-z-]+",\s*"([a-z-]+)"', patterns)}
     keys |= {f"role.{name}" for name in re.findall(r'cite\([^"]*?"([a-z_]+)"', patterns)}
     return keys

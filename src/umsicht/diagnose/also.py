@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from umsicht.diagnose.model import Also, Gap
-from umsicht.diagnose.patterns import Case, Ruling, slice_rises
+from umsicht.diagnose.rules import Case, Ruling, slice_rises
 from umsicht.words import t
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from umsicht.diagnose.completeness import Citation, cite, holes
-from umsicht.diagnose.patterns import Case, Ruling, _ends, nonfinite, rules
+from umsicht.diagnose.rules import Case, Ruling, ends, lost_ground, nonfinite, rules
 
 
 def decide(case: Case) -> tuple[Ruling, tuple[str, ...]]:
@@ -11,7 +11,7 @@ def decide(case: Case) -> tuple[Ruling, tuple[str, ...]]:
     facts, limits = case.facts, case.limits
     stopped = nonfinite(case)
     if stopped is not None:
-        return _checked(case, stopped)
+        return _checked(case, stopped, grounds=False)
     if not facts.train and not facts.val:
         return Ruling("uncertain", "no-curves", ()), ("train", "val")
     if not facts.train or not facts.val:
@@ -29,20 +29,18 @@ def decide(case: Case) -> tuple[Ruling, tuple[str, ...]]:
         "points": len(facts.val),
         "least": limits.min_val_points,
     }
-    return Ruling("uncertain", "no-rule", tuple(_ends(case)), (), numbers, "low"), ("longer",)
+    return Ruling("uncertain", "no-rule", tuple(ends(case)), (), numbers, "low"), ("longer",)
 
 
 def _half(case: Case) -> tuple[Ruling, tuple[str, ...]]:
     """Only one of the two curves: what can be said without the other, else uncertain."""
     facts, limits = case.facts, case.limits
     if facts.train and len(facts.train) >= limits.min_train_points:
-        from umsicht.diagnose.patterns import lost_ground
-
         ruling = lost_ground(case)
         if ruling is not None:
             return _checked(case, ruling)
     missing = "val" if facts.train else "train"
-    citations: list[Citation] = list(_ends(case))
+    citations: list[Citation] = list(ends(case))
     series = facts.train or facts.val
     if series:
         citations.append(cite(series, float(series.steps[len(series) // 2]), "middle"))
@@ -64,14 +62,14 @@ def _too_early(case: Case) -> Ruling | None:
         return None
     numbers = {"val_points": len(facts.val), "train_points": len(facts.train), "progress": facts.progress}
     return Ruling(
-        "too-early", "few-points" if few else "early-in-plan", tuple(_ends(case)), (), numbers, "low"
+        "too-early", "few-points" if few else "early-in-plan", tuple(ends(case)), (), numbers, "low"
     )
 
 
 def _grounds(case: Case) -> list[Citation]:
     """What every verdict is weighed against, cited or not: the ends, the best stretch of training, all slices."""
     facts = case.facts
-    grounds = list(_ends(case))
+    grounds = list(ends(case))
     if facts.train:
         reach = max(5, len(facts.train) // 20) * max(facts.train.cadence, 1)
         at = facts.train_best_step
@@ -82,9 +80,9 @@ def _grounds(case: Case) -> list[Citation]:
     return grounds
 
 
-def _checked(case: Case, ruling: Ruling) -> tuple[Ruling, tuple[str, ...]]:
+def _checked(case: Case, ruling: Ruling, *, grounds: bool = True) -> tuple[Ruling, tuple[str, ...]]:
     """A ruling whose cited numbers have holes beside them becomes uncertain and names the holes."""
-    gone = holes(case.curves, [*ruling.citations, *_grounds(case)])
+    gone = holes(case.curves, [*ruling.citations, *(_grounds(case) if grounds else ())])
     if not gone:
         return ruling, ()
     numbers = {

@@ -15,7 +15,7 @@ from umsicht.diagnose.events import find_events
 from umsicht.diagnose.facts import gather
 from umsicht.diagnose.logs import read_log
 from umsicht.diagnose.model import Diagnosis, Evidence
-from umsicht.diagnose.patterns import Case, Ruling
+from umsicht.diagnose.rules import Case, Ruling
 from umsicht.diagnose.thresholds import DEFAULT, Thresholds
 from umsicht.record.manifest import read_manifest
 from umsicht.words import t
@@ -120,8 +120,6 @@ def _settings(manifest: Mapping[str, Any], path: Path) -> dict[str, Any]:
     """The present values that a next step would change, as far as the manifest knows them."""
     recipe = manifest.get("recipe")
     recipe = recipe if isinstance(recipe, Mapping) else {}
-    resolved = manifest.get("resolved")
-    resolved = resolved if isinstance(resolved, Mapping) else {}
 
     def look(*keys: str) -> Any:
         place: Any = recipe
@@ -130,11 +128,13 @@ def _settings(manifest: Mapping[str, Any], path: Path) -> dict[str, Any]:
         return place
 
     found: dict[str, Any] = {
-        "matrix_rate": look("train", "optimizer", "matrix_rate") or resolved.get("matrix_rate"),
-        "steps": look("train", "budget", "steps") or resolved.get("steps"),
-        "d_model": look("model", "d_model") or resolved.get("d_model"),
+        "matrix_rate": look("train", "optimizer", "matrix_rate"),
+        "steps": look("train", "budget", "steps") or manifest.get("planned_steps"),
+        "d_model": look("model", "d_model"),
         "document_mask": look("model", "document_mask"),
     }
+    if path.is_dir() and path.parent.name == "runs":
+        found["project"] = str(path.parent.parent)
     for candidate in (path.parent.parent / "recipe.yaml", path / "recipe.yaml"):
         if candidate.is_file():
             found["recipe"] = str(candidate)

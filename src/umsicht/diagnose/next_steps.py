@@ -80,11 +80,11 @@ COMMANDS: dict[str, str] = {
     "check-init": "umsicht check {recipe}",
     "check-resume": "umsicht check {recipe}",
     "evaluate-again": "umsicht evaluate {run}",
-    "contamination": "umsicht corpus report {recipe}",
-    "read-batch": "umsicht check {recipe}",
+    "contamination": "umsicht corpus report {project}",
+    "read-batch": "umsicht check {recipe} --show",
     "lineage": "umsicht lineage {run}",
-    "ledger-repeats": "umsicht corpus report {recipe}",
-    "ledger-order": "umsicht corpus report {recipe}",
+    "ledger-repeats": "umsicht corpus report {project}",
+    "ledger-order": "umsicht corpus report {project}",
     "more-data": "",
     "domains": "umsicht evaluate {run}",
     "mask-experiment": "umsicht experiment new --from {run} --set model.document_mask={mask}",
@@ -134,8 +134,8 @@ def _fill(command: str, values: Mapping[str, str]) -> str:
 
 def _values(run: str, settings: Mapping[str, Any]) -> dict[str, str]:
     values = {"run": run}
-    if settings.get("recipe"):
-        values["recipe"] = str(settings["recipe"])
+    values["recipe"] = str(settings.get("recipe") or "RECIPE.yaml")
+    values["project"] = str(settings.get("project") or ".")
     rate, steps, width = settings.get("matrix_rate"), settings.get("steps"), settings.get("d_model")
     if isinstance(rate, int | float):
         values |= {"rate_up": f"{3 * rate:.3g}", "rate_down": f"{rate / 3:.3g}"}
