@@ -14,6 +14,10 @@ from umsicht.recipe.corpus import NormaliseSettings
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x9f\ufeff\ufffe\uffff]|[\ud800-\udfff]")
 _LINE_END = re.compile("\r\n?|\x85|\u2028|\u2029")
 _MOJIBAKE = re.compile("[ÃÂÐÑØÙ][\x80-\xbf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ¡-¿]|â€|ï»¿|ã[\x80-\xbf€‚ƒ„…†‡]|ðŸ")
+_MOJIBAKE_HINTS = ("Ã", "Â", "Ð", "Ñ", "Ø", "Ù", "â€", "ï»¿", "ã", "ðŸ")
+_LINE_ENDS = ("\r", "\x85", "\u2028", "\u2029")
+_ASCII_CONTROL = bytes([*range(9), 11, 12, *range(14, 32), 127])
+_RARE_CONTROL = re.compile(b"\xc2[\x80-\x9f]|\xef\xbb\xbf|\xef\xbf[\xbe\xbf]")
 MOJIBAKE_SHARE = 1 / 2_000
 """One suspicious pair in so many characters, and at least two of them, before the repair (slow) is tried."""
 
@@ -56,19 +60,32 @@ def _detect(data: bytes) -> str:
 
 
 def normalise(text: str, settings: NormaliseSettings) -> str:
-    """The text that is stored, hashed and trained on."""
+    """The text that is stored, hashed and trained on. Clean text costs no more than a few scans of its bytes."""
     if settings.repair_mojibake and _looks_broken(text):
         text = _repair(text)
-    if "\r" in text or not text.isascii():
+    if any(sign in text for sign in _LINE_ENDS):
         text = _LINE_END.sub("\n", text)
-    text = _CONTROL.sub("", text)
+    if _has_control(text):
+        text = _CONTROL.sub("", text)
     if settings.unicode == "nfc" and not text.isascii():
         text = unicodedata.normalize("NFC", text)
     return _strip_blank_lines(text)
 
 
+def _has_control(text: str) -> bool:
+    try:
+        data = text.encode()
+    except UnicodeEncodeError:
+        return True
+    if len(data.translate(None, _ASCII_CONTROL)) != len(data):
+        return True
+    return not text.isascii() and _RARE_CONTROL.search(data) is not None
+
+
 def _looks_broken(text: str) -> bool:
     if text.isascii():
+        return False
+    if not any(sign in text for sign in _MOJIBAKE_HINTS):
         return False
     found = len(_MOJIBAKE.findall(text))
     return found >= 2 and found >= len(text) * MOJIBAKE_SHARE

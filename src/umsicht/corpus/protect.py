@@ -84,8 +84,13 @@ class Fingerprint:
 
     @functools.cached_property
     def pieces_of(self) -> Counter[tuple[str, str]]:
-        """Pieces of every item."""
-        return Counter((self.sets[number], item) for number, item, _ in self.labels)
+        """Pieces of every item that can be told from ordinary text."""
+        lines = set(self.line_owners.tolist())
+        return Counter(
+            (self.sets[number], item)
+            for piece, (number, item, _) in enumerate(self.labels)
+            if self.sizes[piece] or piece in lines
+        )
 
     def save(self, path: Path) -> None:
         """Keep for the workers."""
@@ -287,7 +292,7 @@ def pieces_of_rows(
     """Pieces of an evaluation set's rows: the named fields, or every string in a row. Lists of strings (choices) give one piece each."""
     for number, row in enumerate(rows):
         item = str(row.get("id", number))
-        for key in fields or row.keys():
+        for key in fields or (name for name in row if name != "id"):
             yield from _strings(name, item, str(key), row.get(key))
 
 

@@ -25,7 +25,10 @@ _KEY = re.compile(
     r"|(?<!\w)hf_[A-Za-z0-9]{30,}",
     re.S,
 )
-_PRIVATE_HINTS = ("AKIA", "ASIA", "gh", "sk-", "xox", "AIza", "eyJ", "hf_", "PRIVATE KEY")
+_PRIVATE_HINTS = (
+    *("AKIA", "ASIA", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "sk-", "xox", "AIza", "eyJ", "hf_"),
+    "PRIVATE KEY",
+)
 _DIGITS = re.compile(r"\d")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from umsicht.corpus.kernels.fold import fold_character, stands_alone
 
 _MASK = 0xFFFFFFFFFFFFFFFF
@@ -13,7 +15,7 @@ def words(text: str) -> list[str]:
     """Folded words."""
     found: list[str] = []
     current = ""
-    for character in text:
+    for character in re.sub(r"(?<=[0-9])[,.](?=[0-9])", "", text):
         folded = fold_character(character)
         if folded == "":
             continue

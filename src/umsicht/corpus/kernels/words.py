@@ -35,10 +35,12 @@ def mix(value: Any) -> Any:
 def hash_words(buffer: Any, start: int, end: int, codes: Any, extra: Any, out: Any) -> int:
     """Write the hash of every word of `buffer[start:end]` to `out`; return how many. Malformed UTF-8 separates words.
 
+    A comma or full stop between two digits joins them: 1,240 and 1240 are one number.
     Indexes are unsigned throughout: signed ones cost a sign test at every access.
     """
     n = np.uint64(0)
     one = np.uint64(1)
+    two = np.uint64(2)
     value = BASIS
     open_word = False
     i = np.uint64(start)
@@ -62,6 +64,15 @@ def hash_words(buffer: Any, start: int, end: int, codes: Any, extra: Any, out: A
                     i += one
                 open_word = True
             elif open_word:
+                if (
+                    (b == np.uint32(44) or b == np.uint32(46))
+                    and i < stop
+                    and buffer[i] >= 48
+                    and buffer[i] <= 57
+                    and buffer[i - two] >= 48
+                    and buffer[i - two] <= 57
+                ):
+                    continue
                 out[n] = value ^ (value >> S32)
                 n += one
                 value = BASIS

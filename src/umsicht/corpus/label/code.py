@@ -34,6 +34,7 @@ _LINE = re.compile(
     )""",
     re.X,
 )
+_SIGN_BYTES = b"{}()[];=<>_&|\"'.:"
 _COMMENT = re.compile(r"^\s*(?:\#|//|\*|--|\"\"\"|''')")
 _SIGN = re.compile(r"[{}()\[\];=<>_&|\"'.:]")
 
@@ -68,6 +69,7 @@ def code_score(text: str) -> float:
 def looks_like_code(text: str) -> bool:
     """Many lines are code by shape, and signs are as dense as in code."""
     sample = sample_of(text)
-    if len(_SIGN.findall(sample)) <= SIGNS * len(sample):
+    data = sample.encode("utf-8", "replace")
+    if len(data) - len(data.translate(None, _SIGN_BYTES)) <= SIGNS * len(sample):
         return False
     return code_score(sample) > (THRESHOLD_MARKDOWN if _MARKDOWN.search(sample) else THRESHOLD)

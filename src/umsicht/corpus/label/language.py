@@ -16,8 +16,9 @@ from typing import Any
 
 from umsicht.corpus.label.code import looks_like_code
 
-SAMPLE = 700
-LOOKED_AT = 6_000
+SAMPLE = 500
+LOOKED_AT = 2_000
+LOOKED_AT_MARKUP = 6_000
 FEW_LETTERS = 4
 CODE = "code"
 UNDETERMINED = "und"
@@ -218,19 +219,19 @@ def _script_of(code: int) -> str:
 
 
 def plain_prose(text: str) -> str:
-    """The first kilobyte of running text: no markup, no code fences, no addresses, no numbers."""
-    text = text[:LOOKED_AT]
-    if "```" in text or "~~~" in text:
-        text = _FENCE.sub(" ", text)
-    text = _MARKUP.sub(" ", text)
-    without = _SPACE.sub(" ", _ACRONYM.sub(" ", text)).strip()
-    full = _SPACE.sub(" ", text).strip()
-    chosen = without if len(without) >= max(20, len(full) // 3) else full
+    """The first few hundred characters of running text: no markup, no code fences, no addresses, no numbers."""
+    if "`" in text[:LOOKED_AT_MARKUP] or "~~~" in text[:LOOKED_AT_MARKUP]:
+        text = _FENCE.sub(" ", text[:LOOKED_AT_MARKUP])
+        text = _MARKUP.sub(" ", text)
+        without = _SPACE.sub(" ", _ACRONYM.sub(" ", text)).strip()
+        full = _SPACE.sub(" ", text).strip()
+        chosen = without if len(without) >= max(20, len(full) // 3) else full
+    else:
+        chosen = _SPACE.sub(" ", _MARKUP.sub(" ", text[:LOOKED_AT])).strip()
     if len(chosen) <= SAMPLE:
         return chosen
-    third = SAMPLE // 2
-    middle = len(chosen) // 2
-    return f"{chosen[:third]} {chosen[middle : middle + third]}"
+    half, middle = SAMPLE // 2, len(chosen) // 2
+    return f"{chosen[:half]} {chosen[middle : middle + half]}"
 
 
 def identify(text: str, *, may_be_code: bool = True) -> tuple[str, float]:
@@ -238,6 +239,10 @@ def identify(text: str, *, may_be_code: bool = True) -> tuple[str, float]:
     if may_be_code and looks_like_code(text):
         return CODE, 1.0
     sample = plain_prose(text)
+    if sample and max(sample) < "\u0250":
+        if sum(map(str.isalpha, sample)) < FEW_LETTERS:
+            return UNDETERMINED, 0.0
+        return _choose(sample, "latin")
     counts = Counter(_script_of(ord(character)) for character in sample if character.isalpha())
     counts.pop("", None)
     letters = sum(counts.values())

@@ -1,0 +1,145 @@
+"""Kernels against their plain-Python twins, and folding against what Unicode says of capitals."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from umsicht.corpus.kernels import oracle
+from umsicht.corpus.kernels.pairs import estimate, measure, pairs_of, resolve
+from umsicht.corpus.kernels.spans import (
+    lines_of,
+    shingle_sets,
+    sketches,
+    spans_from,
+    whole_hashes,
+)
+
+FULL = 2**64 - 1
+SCRIPTS = st.sampled_from("aZ9 é\u0301ßŒΣςιΆЖяİıـكअिไทย日本かナ한국👍🏽\u200d\u00ad.,\n\t-’“")
+TEXTS = st.lists(st.text(alphabet=SCRIPTS, max_size=200) | st.text(max_size=60), min_size=1, max_size=6)
+
+
+def utf8(text: str) -> str:
+    return text.encode("utf-8", "ignore").decode()
+
+
+@settings(max_examples=150, deadline=None)
+@given(TEXTS)
+def test_sketches_and_sets_are_the_oracles(texts: list[str]) -> None:
+    texts = [utf8(text) for text in texts]
+    spans = spans_from(texts)
+    found, sizes = sketches(spans, 3, 8)
+    flat, offsets = shingle_sets(spans, 3)
+    for i, text in enumerate(texts):
+        assert [int(v) for v in found[i] if v != FULL] == oracle.sketch(text, 3, 8)
+        assert sizes[i] == len(oracle.shingles(text, 3))
+        assert flat[offsets[i] : offsets[i + 1]].tolist() == sorted(set(oracle.shingles(text, 3)))
+
+
+@settings(max_examples=80, deadline=None)
+@given(TEXTS)
+def test_whole_hashes_are_the_oracles(texts: list[str]) -> None:
+    texts = [utf8(text) for text in texts]
+    hashes, counts = whole_hashes(spans_from(texts))
+    for text, value, count in zip(texts, hashes.tolist(), counts.tolist(), strict=True):
+        words = oracle.words(text)
+        assert count == len(words)
+        assert value == (oracle.run_hash(words, salt=len(words)) if words else 0)
+
+
+def test_capitals_fold_to_the_same_words() -> None:
+    """Every letter, upper- and lower-cased, stands for the same words. One combining mark of Greek is an honest exception."""
+    odd = []
+    for code in range(0x20, 0x33480):
+        character = chr(code)
+        if unicodedata.category(character)[0] == "L" or code == 0x345:
+            plain = oracle.words(f"x{character}y")
+            if any(oracle.words(f"x{form}y") != plain for form in (character.upper(), character.lower())):
+                odd.append(code)
+    assert odd == [0x345]
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ("Straße über Maß", "STRASSE ÜBER MASS"),
+        ("Ünï cafe\u0301", "ünï CAFÉ"),
+        ("ıspanak şişe", "ISPANAK ŞİŞE"),
+        ("σοφός", "ΣΟΦΌΣ"),
+        ("full width", "ｆｕｌｌ　ｗｉｄｔｈ"),
+        ("co\u00adoperate", "cooperate"),
+    ],
+)
+def test_forms_of_one_text_have_the_same_words(left: str, right: str) -> None:
+    assert oracle.words(left) == oracle.words(right)
+    assert whole_hashes(spans_from([left]))[0] == whole_hashes(spans_from([right]))[0]
+
+
+def test_malformed_bytes_separate_words_and_nothing_breaks() -> None:
+    import pyarrow as pa
+
+    from umsicht.corpus.kernels.spans import Spans
+
+    rng = np.random.default_rng(0)
+    data = rng.integers(0, 256, 20_000).astype(np.uint8)
+    spans = Spans(data, np.arange(0, 20_000, 50, dtype=np.int64), np.arange(50, 20_001, 50, dtype=np.int64))
+    _, sizes = sketches(spans, 5)
+    assert sizes.max() <= 50
+    assert pa.__version__
+
+
+def test_measured_likeness_is_the_sets() -> None:
+    texts = ["a b c d e f g h i j", "a b c d e f g h x y", "q r s t u v w x y z"]
+    flat, offsets = shingle_sets(spans_from(texts), 3)
+    first = np.array([0, 0], np.int64)
+    second = np.array([1, 2], np.int64)
+    out = np.zeros((2, 3), np.float32)
+    measure(flat, offsets[first], offsets[first + 1], flat, offsets[second], offsets[second + 1], out)
+    sets = [set(oracle.shingles(text, 3)) for text in texts]
+    for row, (a, b) in enumerate(((0, 1), (0, 2))):
+        expected = (
+            oracle.jaccard(sets[a], sets[b]),
+            oracle.containment(sets[a], sets[b]),
+            oracle.containment(sets[b], sets[a]),
+        )
+        assert out[row].tolist() == pytest.approx(expected)
+
+
+def test_pairs_come_from_equal_keys_once_and_later_names_earlier() -> None:
+    keys = np.array([1, 1, 2, 5, 5, 5], np.uint64)
+    order = np.array([3, 7, 9, 3, 7, 8], np.uint64)
+    pairs = [(int(pair) >> 32, int(pair) & 0xFFFFFFFF) for pair in pairs_of(keys, order)]
+    assert pairs == [(7, 3), (8, 3), (8, 7)]
+
+
+def test_no_chains() -> None:
+    """b is like a, c is like b but not like a: b goes, c stays, because the text it is like is not kept."""
+    later, earlier = np.array([1, 2], np.uint32), np.array([0, 1], np.uint32)
+    chosen, gone = np.zeros(2, np.int64), np.zeros(3, np.uint8)
+    assert resolve(later, earlier, np.array([0.9, 0.9], np.float32), gone, chosen) == 1
+    assert gone.tolist() == [0, 1, 0]
+
+
+def test_estimate_is_close_to_containment() -> None:
+    rng = np.random.default_rng(1)
+    words = [f"w{k}" for k in range(5000)]
+    whole = " ".join(rng.choice(words, 2000))
+    part = " ".join(whole.split()[:700])
+    other = " ".join(rng.choice(words, 700))
+    rows, _ = sketches(spans_from([part, whole, other]), 5)
+    out = np.zeros(2, np.float32)
+    estimate(rows[[0, 2]], rows[[1, 1]], out)
+    assert out[0] > 0.9
+    assert out[1] < 0.2
+
+
+@given(st.text(alphabet=st.sampled_from("ab \n"), max_size=60))
+@settings(max_examples=100, deadline=None)
+def test_lines_are_the_lines(text: str) -> None:
+    _, lines = lines_of(spans_from([text]))
+    assert [lines.text(i) for i in range(len(lines))] == [line for line in text.split("\n") if line]

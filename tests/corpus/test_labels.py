@@ -1,0 +1,177 @@
+"""Labels on real text: languages, code, rules, notices, redaction, classifiers, and what may drop."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from umsicht.corpus.kernels.spans import spans_from
+from umsicht.corpus.label.batch import check_filters
+from umsicht.corpus.label.classifier import Classifier, fit, measure, preset, preset_names
+from umsicht.corpus.label.heuristics import first_rule, measure_texts, rule_names
+from umsicht.corpus.label.language import identify
+from umsicht.corpus.label.notices import has_notice
+from umsicht.corpus.label.train import Example, train_classifier
+from umsicht.corpus.redact import redact
+from umsicht.findings import UserError
+from umsicht.recipe.corpus import FilterSettings
+
+
+def _data() -> Path:
+    folder = os.environ.get("UMSICHT_TEST_DATA", "")
+    if not folder:
+        pytest.skip("UMSICHT_TEST_DATA is not set")
+    return Path(folder)
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("Der Fluss entspringt in den Bergen und fließt nach Osten.", "de"),
+        ("def f(x):\n    return x + 1\n\nclass A:\n    def g(self):\n        self.x = f(2)\n", "code"),
+        (
+            "# Titel\n\nDas ist ein Text über Python.\n\n```python\nimport os\nprint(os.getcwd())\n```\n\nUnd hier geht er weiter.",
+            "de",
+        ),
+        ("это короткий текст на русском языке", "ru"),
+        ("我们今天去学校学习", "zh"),
+        ("我們今天去學校學習", "zh-hant"),
+        ("今日は学校へ行きます", "ja"),
+        ("12345 !!! ---", "und"),
+        ("", "und"),
+    ],
+)
+def test_language(text: str, language: str) -> None:
+    assert identify(text)[0] == language
+
+
+def test_language_of_parallel_sentences() -> None:
+    right = n = 0
+    for path in sorted((_data() / "ud-pud").glob("*.tsv.gz")):
+        with gzip.open(path, "rt", encoding="utf-8") as file:
+            for line in list(file)[:60]:
+                text = line.rstrip("\n").split("\t")[1]
+                right += identify(text)[0].partition("-")[0] == path.name[:2]
+                n += 1
+    assert right / n >= 0.99
+
+
+@pytest.mark.parametrize("language", ["en", "de", "es", "fr"])
+def test_the_preset_drops_no_ordinary_text(language: str) -> None:
+    folder = _data()
+    texts = [row["text"] for row in _rows(folder / "fastapi-docs" / f"{language}.jsonl.gz")]
+    for path in sorted((folder / "books").glob(f"{language}-*.txt.gz")):
+        with gzip.open(path, "rt", encoding="utf-8") as file:
+            text = file.read()
+        texts += [text[first : first + 2000] for first in range(0, len(text), 8000)]
+    known = preset("promotional")
+    assert (known.scores(spans_from(texts)) >= known.threshold).mean() <= 0.01
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Order now and get 20% off your first order! Discover our amazing new collection. Limited offer, buy today while stocks last!",
+        "Jetzt bestellen und 20 % Rabatt sichern! Entdecken Sie unsere einzigartige Kollektion. Nur solange der Vorrat reicht!",
+        "¡Compra ya y llévate un regalo con cada compra! Descubre la colección más exclusiva. ¡Últimas unidades, solo hoy!",
+        "Commandez maintenant et recevez un cadeau pour tout achat ! Découvrez la collection exclusive. Derniers exemplaires, vite !",
+    ],
+)
+def test_advertising_is_recognised(text: str) -> None:
+    known = preset("promotional")
+    assert known.scores(spans_from([text]))[0] >= known.threshold
+
+
+def test_training_is_repeatable_and_finds_what_it_learned() -> None:
+    rng = random.Random(0)
+    good = [" ".join(rng.choice(["stone", "river", "hill", "tree"]) for _ in range(20)) for _ in range(300)]
+    bad = [" ".join(rng.choice(["stone", "river", "casino", "bonus"]) for _ in range(20)) for _ in range(300)]
+    texts, labels = good + bad, [False] * 300 + [True] * 300
+    weights = fit(texts, labels)
+    assert np.array_equal(weights, fit(texts, labels))
+    found = measure(Classifier("x", weights).scores(spans_from(texts)), np.array(labels), 0.5)
+    assert found.f1 > 0.99
+    made = train_classifier("casino", [Example(t, y, "en") for t, y in zip(texts, labels, strict=True)])
+    assert made.may_drop and made.languages == ("en",)
+    with pytest.raises(UserError):
+        fit(good, [False] * 300)
+
+
+def test_saved_classifiers_come_back(tmp_path: Path) -> None:
+    known = preset("promotional")
+    known.save(tmp_path / "again.npz")
+    again = Classifier.load(tmp_path / "again.npz")
+    assert np.array_equal(known.weights, again.weights) and known.measured == again.measured
+    (tmp_path / "bad.npz").write_bytes(b"no")
+    with pytest.raises(UserError):
+        Classifier.load(tmp_path / "bad.npz")
+    with pytest.raises(UserError):
+        preset("nonsense")
+    assert "promotional" in preset_names()
+
+
+def test_an_imprecise_classifier_may_not_drop(tmp_path: Path) -> None:
+    weak = Classifier(
+        "weak", np.zeros(2**17 + 1, np.float32), 0.5, ("en",), {"en": {"precision": 0.7, "recall": 0.9}}
+    )
+    weak.save(tmp_path / "weak.npz")
+    rule = {"action": "drop", "path": str(tmp_path / "weak.npz")}
+    with pytest.raises(UserError, match="weak"):
+        check_filters(FilterSettings.model_validate({"classifiers": {"weak": rule}}))
+    rule["action"] = "label"
+    check_filters(FilterSettings.model_validate({"classifiers": {"weak": rule}}))
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("too short", "gopher-few-words"),
+        ("The same line again and again here.\n" * 30, "gopher-repeated-lines"),
+        ("\n".join(f"- item number {k} in a list of many" for k in range(20)), "gopher-bullets"),
+        (" ".join(f"word{k} stands quietly beside another" for k in range(40)), ""),
+        (
+            "天地玄黄宇宙洪荒日月盈昃辰宿列张寒来暑往秋收冬藏闰余成岁律吕调阳云腾致雨露结为霜金生丽水玉出昆冈剑号巨阙珠称夜光",
+            "",
+        ),
+    ],
+)
+def test_first_rule(text: str, rule: str) -> None:
+    assert rule_names(first_rule(measure_texts(spans_from([text])))) == [rule]
+
+
+@pytest.mark.parametrize(
+    "text", ["© 2019 Some Press. All rights reserved.", "Alle Rechte vorbehalten.", "Copyright (c) 2001 X"]
+)
+def test_notices(text: str) -> None:
+    assert has_notice(f"Words before.\n{text}\nWords after.")
+    assert not has_notice("The rights of all people are equal; copyright law is old.")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("write to a.b+c@ex-ample.co.uk now", "write to <email> now"),
+        ("call +49 30 1234567 or (555) 123-4567", "call <phone> or <phone>"),
+        ("host 8.8.8.8 and 192.168.0.1", "host <ip> and 192.168.0.1"),
+        ("key ghp_" + "a" * 36 + " end", "key <key> end"),
+        (
+            "2024-01-02, 3.141592653, 1,234,567 and v1.2.3.4",
+            "2024-01-02, 3.141592653, 1,234,567 and v1.2.3.4",
+        ),
+        ("from a@b import c; x @ y; @property", "from a@b import c; x @ y; @property"),
+    ],
+)
+def test_redaction(text: str, expected: str) -> None:
+    assert redact(text, ("email", "phone", "ip", "key"))[0] == expected
+    assert redact(text, ())[0] == text
