@@ -70,9 +70,9 @@ class Dashboard:
     def diagnosis(self, entry: Entry, lang: str) -> tuple[dict[str, Any] | None, bool]:
         """The cached verdict in `lang` and whether it covers the newest rows; the worker is asked for a newer one."""
         known, is_fresh = cached(entry.folder, DIAGNOSIS)
-        if not is_fresh:
-            self.worker.ask([entry.folder])
         found = (known or {}).get(lang)
+        if not is_fresh or lang not in (known or {}):
+            self.worker.ask([entry.folder], lang)
         return (found if isinstance(found, dict) else None), is_fresh
 
 

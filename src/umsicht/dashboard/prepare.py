@@ -1,12 +1,13 @@
 """What is worked out once and kept in the cache: columns, summary, diagnosis. Runs in a process of its own.
 
-`python -m umsicht.dashboard.prepare` reads run folders from standard input, one a line, newest first, and says on standard output how far it
-is. The server stays small and quick, and a crash here harms no page.
+`python -m umsicht.dashboard.prepare` reads from standard input which runs are wanted, newest first, and says on standard output how far it is. The server stays small and quick, and a crash here harms no page.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,39 +50,59 @@ def keep(folder: Path, name: str, content: dict[str, Any], made_from: list[int])
     atomic_json(sidecar.cache_folder(folder) / name, {"stamp": made_from, "content": spell(content)})
 
 
-def prepare(folder: Path) -> None:
+def prepare(folder: Path, langs: Iterable[str] = LANGUAGES) -> None:
     """Bring columns, summary and diagnosis of one run up to date."""
+    prepare_columns(folder)
+    prepare_diagnosis(folder, langs)
+
+
+def prepare_columns(folder: Path) -> None:
+    """Columns and summary."""
     manifest = read_manifest(folder) or {}
     made_from = stamp(folder)
     tail = Tail(folder / "metrics.jsonl")
     columns: Columns = tail.columns()
     tail.save()
     keep(folder, SUMMARY, summarise(columns, manifest), made_from)
-    if not cached(folder, DIAGNOSIS)[1]:
-        keep(folder, DIAGNOSIS, {lang: _in(lang, folder) for lang in LANGUAGES}, made_from)
 
 
-def _in(lang: str, folder: Path) -> dict[str, Any] | None:
-    with speaking(lang):
-        return diagnosis(folder)
+def prepare_diagnosis(folder: Path, langs: Iterable[str]) -> None:
+    """The verdict in each of `langs`; one that is up to date stays."""
+    made_from = stamp(folder)
+    known, is_fresh = cached(folder, DIAGNOSIS)
+    made = dict(known or {}) if is_fresh else {}
+    wanted = [lang for lang in langs if lang not in made]
+    for lang in wanted:
+        with speaking(lang):
+            made[lang] = diagnosis(folder)
+    if wanted:
+        keep(folder, DIAGNOSIS, made, made_from)
 
 
 def main() -> None:
-    """Prepare every folder named on standard input; one JSON line for each that is done."""
-    folders = [Path(line) for line in sys.stdin.read().splitlines() if line]
+    """Prepare what standard input names, a language (or nothing), a tab and a folder a line: first all columns, then all verdicts.
+
+    One JSON line on standard output for each run that is done.
+    """
+    asked = [line.split("\t", 1) for line in sys.stdin.read().splitlines() if "\t" in line]
+    folders = list(dict.fromkeys(Path(folder) for _, folder in asked))
     total = sum(_size(folder) for folder in folders) or 1
     done = 0
     for folder in folders:
-        try:
-            prepare(folder)
-            error = ""
-        except (OSError, ValueError) as problem:
-            error = str(problem)
+        _guarded(partial(prepare_columns, folder))
         done += _size(folder)
-        print(
-            orjson.dumps({"folder": str(folder), "done": done, "total": total, "error": error}).decode(),
-            flush=True,
-        )
+        print(orjson.dumps({"done": done, "total": total}).decode(), flush=True)
+    for lang, name in asked:
+        if lang:
+            _guarded(partial(prepare_diagnosis, Path(name), [lang]))
+
+
+def _guarded(task: Callable[[], None]) -> None:
+    """One unreadable run must not keep the others waiting."""
+    try:
+        task()
+    except (OSError, ValueError) as problem:
+        print(problem, file=sys.stderr)
 
 
 def _size(folder: Path) -> int:

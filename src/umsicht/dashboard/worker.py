@@ -23,19 +23,19 @@ class Worker:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._waiting: dict[Path, None] = {}
-        self._done_at: dict[Path, float] = {}
+        self._waiting: dict[tuple[Path, str], None] = {}
+        self._done_at: dict[tuple[Path, str], float] = {}
         self._busy = False
         self._process: subprocess.Popen[str] | None = None
         self._progress: dict[str, Any] = {"active": False, "done": 0, "total": 0, "left": 0}
 
-    def ask(self, folders: Iterable[Path]) -> None:
-        """Have these runs prepared, in this order."""
+    def ask(self, folders: Iterable[Path], lang: str = "") -> None:
+        """Have these runs prepared, in this order; with their verdict too where `lang` names a language."""
         with self._lock:
             now = time.monotonic()
             for folder in folders:
-                if now - self._done_at.get(folder, -PAUSE_S) >= PAUSE_S:
-                    self._waiting.setdefault(folder)
+                if now - self._done_at.get((folder, lang), -PAUSE_S) >= PAUSE_S:
+                    self._waiting.setdefault((folder, lang))
             if self._waiting and not self._busy:
                 self._busy = True
                 threading.Thread(target=self._work, name="umsicht-prepare", daemon=True).start()
@@ -55,18 +55,23 @@ class Worker:
     def _work(self) -> None:
         while True:
             with self._lock:
-                folders = list(self._waiting)
+                wanted = list(self._waiting)
                 self._waiting.clear()
-                if not folders:
+                if not wanted:
                     self._busy = False
                     self._progress["active"] = False
                     return
-                self._progress = {"active": True, "done": 0, "total": 0, "left": len(folders)}
-            self._follow(folders)
+                self._progress = {
+                    "active": True,
+                    "done": 0,
+                    "total": 0,
+                    "left": len({folder for folder, _ in wanted}),
+                }
+            self._follow(wanted)
             with self._lock:
-                self._done_at.update(dict.fromkeys(folders, time.monotonic()))
+                self._done_at.update(dict.fromkeys(wanted, time.monotonic()))
 
-    def _follow(self, folders: list[Path]) -> None:
+    def _follow(self, wanted: list[tuple[Path, str]]) -> None:
         process = subprocess.Popen(
             [sys.executable, "-m", "umsicht.dashboard.prepare"],
             stdin=subprocess.PIPE,
@@ -77,7 +82,7 @@ class Worker:
         with self._lock:
             self._process = process
         assert process.stdin is not None and process.stdout is not None
-        process.stdin.write("\n".join(map(str, folders)) + "\n")
+        process.stdin.write("".join(f"{lang}\t{folder}\n" for folder, lang in wanted))
         process.stdin.close()
         for line in process.stdout:
             self._note(line)
@@ -91,9 +96,10 @@ class Worker:
         except ValueError:
             return
         with self._lock:
-            self._done_at[Path(about["folder"])] = time.monotonic()
+            left = max(0, self._progress["left"] - 1)
             self._progress |= {
                 "done": about["done"],
                 "total": about["total"],
-                "left": self._progress["left"] - 1,
+                "left": left,
+                "active": left > 0,
             }

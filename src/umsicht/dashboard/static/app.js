@@ -21,9 +21,10 @@ export function element(tag, attributes = {}, ...children) {
 let lastSpoken = 0;
 export function announce(text, minimumGap = 30000) {
   const now = Date.now();
-  if (now - lastSpoken < minimumGap) return;
+  const place = document.getElementById("polite");
+  if (now - lastSpoken < minimumGap || place.textContent === text) return;
   lastSpoken = now;
-  document.getElementById("polite").textContent = text;
+  place.textContent = text;
 }
 
 const plain = new Intl.NumberFormat(lang, { maximumFractionDigits: 4 });
