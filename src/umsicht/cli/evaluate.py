@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from umsicht.cli.output import TerminalProgress, print_finding, print_json, print_table
 from umsicht.cli.projects import find_run
 from umsicht.record.progress import QUIET
@@ -14,6 +16,7 @@ def evaluate(
     checkpoint: str = "best",
     device: str = "cpu",
     samples: bool = True,
+    deep: bool = False,
     json: bool = False,
     dry_run: bool = False,
 ) -> int:
@@ -29,6 +32,8 @@ def evaluate(
         Where to compute: cpu, cuda, mps.
     samples
         Draw the recipe's fixed prompts too.
+    deep
+        Also measure how much context is used and which rare facts are known (a minute or more).
     json
         Print JSON.
     dry_run
@@ -41,7 +46,7 @@ def evaluate(
         print(t("evaluate.would_write", path=record.evaluations / f"{find(record, checkpoint).name}-….json"))
         return 0
     progress = QUIET if json else TerminalProgress()
-    result = evaluate_checkpoint(record, Options(checkpoint, device, samples), progress=progress)
+    result = evaluate_checkpoint(record, Options(checkpoint, device, samples, deep), progress=progress)
     order = result.method.get("ngram_order", 5)
     if json:
         print_json(result.to_dict())
@@ -75,6 +80,53 @@ def evaluate(
             order=order,
         )
     )
+    _print_deeper(result.more)
     for finding in result.findings:
         print_finding(finding)
     return int(any(f.grade == "stop" for f in result.findings))
+
+
+def _print_deeper(more: dict[str, Any]) -> None:
+    context = more.get("context")
+    if context:
+        print(
+            "\n"
+            + t(
+                "evaluate.context.used",
+                used=context["used"],
+                claimed=context["claimed"],
+                segments=context["segments"],
+            )
+        )
+        print_table(
+            [t(f"evaluate.context.{name}") for name in ("context", "loss", "gain")],
+            [
+                (
+                    g["context"],
+                    f"{g['loss']:.3f}",
+                    "—" if g["gain"] is None else f"{g['gain']:.3f} [{g['low']:.3f}, {g['high']:.3f}]",
+                )
+                for g in context["gains"]
+            ],
+        )
+        print_table(
+            [t(f"evaluate.context.{name}") for name in ("task", "length", "right", "chance")],
+            [
+                (r["task"], r["length"], f"{r['right']}/{r['trials']}", f"{r['chance']:.3f}")
+                for r in context["recall"]
+            ],
+        )
+    if more.get("facts"):
+        print("\n" + t("evaluate.facts.head"))
+        print_table(
+            [t(f"evaluate.facts.{name}") for name in ("seen", "facts", "recall", "nats")],
+            [
+                (
+                    f"{b['low']}–{b['high']}" if b["high"] else f"≥ {b['low']}",
+                    b["facts"],
+                    f"{b['recall']:.2f}",
+                    f"{b['nats']:.2f}",
+                )
+                for b in more["facts"]
+            ],
+        )

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
+from umsicht.evaluate import baselines as baselines_module
+from umsicht.evaluate import context, copied, facts, heldout, labels
 from umsicht.evaluate.evaluation import Evaluation, evaluate_model
 from umsicht.evaluate.promptset import load as load_prompts
 from umsicht.evaluate.reading import reminder
 from umsicht.evaluate.samples import changed_protocol, draw, looping, summary
 from umsicht.evaluate.stage import KIND, Inputs, build
-from umsicht.findings import UserError
-from umsicht.model import load_weights
+from umsicht.findings import Finding, UserError
+from umsicht.model import Transformer, load_weights
 from umsicht.recipe.evaluate import EvaluateSettings
 from umsicht.record.artifact import Artifact, Store
 from umsicht.record.manifest import read_manifest
 from umsicht.record.progress import QUIET, Progress
 from umsicht.record.run import Run
+from umsicht.score import of_transformer
 from umsicht.tokenizer import Tokenizer
+from umsicht.tokens import TokenData
 from umsicht.train import checkpoints
 from umsicht.words import t
 
@@ -28,14 +33,16 @@ BEST_BY = "val/all/bpb"
 
 
 def find(run: Run, wanted: str = "best") -> Path:
-    """A run's checkpoint: `best` (by validation bits per byte, or what its manifest names as `best_by`; else the latest), `latest`, a step, or a folder.
+    """A run's checkpoint: `best` (by its manifest's `best_by`, else validation bits per byte), `latest`, a step, or a folder.
 
     Raises UserError, naming those that exist.
     """
     found: Path | None = None
     if wanted == "best":
         metric, direction = run.manifest.get("best_by") or (BEST_BY, "down")
-        found = checkpoints.best(run, metric, direction) or checkpoints.latest(run)
+        found = checkpoints.best(run, metric, "up" if direction == "up" else "down") or checkpoints.latest(
+            run
+        )
     elif wanted == "latest":
         found = checkpoints.latest(run)
     elif wanted.isdigit():
@@ -83,6 +90,8 @@ class Options:
     checkpoint: str = "best"
     device: str = "cpu"
     with_samples: bool = True
+    deep: bool = False
+    """Also measure the use of context and the recall of rare facts (a minute or more on a CPU)."""
 
 
 def evaluate_checkpoint(run: Run, options: Options = Options(), *, progress: Progress = QUIET) -> Evaluation:
@@ -100,15 +109,12 @@ def evaluate_checkpoint(run: Run, options: Options = Options(), *, progress: Pro
     model.eval()
     step, tokens = int(manifest.get("step", 0)), int(manifest.get("tokens", 0))
     samples: dict[str, float] = {}
-    findings = []
+    findings: list[Finding] = []
     if options.with_samples:
         progress.stage(t("evaluate.stage.samples"))
         prompts = load_prompts(settings.samples.prompts).only(languages_of(baselines))
         rows = list(draw(model, tokenizer, prompts, settings.samples, step=step, tokens=tokens))
-        findings += changed_protocol(run.samples(), rows)
-        run.add_samples(_unseen(run, rows))
-        samples = summary(rows)
-        findings += looping(rows, step)
+        samples, findings = _judge_samples(run, tokenizer, rows, step)
         progress.close()
     progress.stage(t("evaluate.stage.score"))
     result = evaluate_model(
@@ -124,14 +130,66 @@ def evaluate_checkpoint(run: Run, options: Options = Options(), *, progress: Pro
         samples=samples,
     )
     progress.close()
-    result = result.with_findings([*findings, *reminder(run, settings.remind_after)])
+    more: dict[str, Any] = {}
+    if options.deep:
+        more, deeper = _look_deeper(run, model, tokenizer, baselines, options.device, progress)
+        findings += deeper
+    result = replace(result.with_findings([*findings, *reminder(run, settings.remind_after)]), more=more)
     result.save(run)
     for finding in result.findings:
         run.add_finding({**finding.to_dict(), "step": step})
     return result
 
 
-def _unseen(run: Run, rows: Sequence[dict[str, object]]) -> list[dict[str, object]]:
+def _judge_samples(
+    run: Run, tokenizer: Tokenizer, rows: list[dict[str, Any]], step: int
+) -> tuple[dict[str, float], list[Finding]]:
+    """Label the outputs, look for copies of training text, record them; (figures, findings)."""
+    before = run.samples()
+    rows = labels.add(rows)
+    findings = [*changed_protocol(before, rows), *looping(rows, step), *labels.judge(before, rows, step)]
+    figures = {**summary(rows), **labels.summary(rows)}
+    identity = str(run.manifest.get("inputs", {}).get("tokens", ""))
+    found = store_of(run).by_id(identity) if identity else None
+    if found is not None:
+        train = TokenData.open(found.path).train
+        texts = [str(row["text"]) for row in rows]
+        stream = (train.document(i) for i in range(train.n_documents))
+        shares = copied.measure([tokenizer.encode(text) for text in texts], stream)
+        rows = [
+            {**row, "copied": c.share, "copied_longest": c.longest}
+            for row, c in zip(rows, shares, strict=True)
+        ]
+        figures["samples/copied"] = sum(c.share for c in shares) / max(1, len(shares))
+        findings += copied.judge(shares, texts, step)
+    run.add_samples(_unseen(run, rows))
+    return figures, findings
+
+
+def _look_deeper(
+    run: Run, model: Transformer, tokenizer: Tokenizer, baselines: Artifact, device: str, progress: Progress
+) -> tuple[dict[str, Any], list[Finding]]:
+    from umsicht.corpus import documents  # the extra `corpus`: sampling and export must not need it
+
+    more: dict[str, Any] = {}
+    ask = of_transformer(model)
+    progress.stage(t("evaluate.stage.context"))
+    ids = baselines_module.encode_excerpts(heldout.load(baselines.path), tokenizer)
+    report = context.measure(
+        ask, tokenizer, ids, claimed=model.config.seq_len, segments=32, trials=8, device=device
+    )
+    progress.close()
+    if report is not None:
+        more["context"] = report.to_dict()
+    progress.stage(t("evaluate.stage.facts"))
+    texts = (document.text for document in documents(input_of(run, "corpus"), "train"))
+    buckets = facts.ask(ask, tokenizer, facts.mine(texts), device=device)
+    progress.close()
+    more["facts"] = facts.to_dicts(buckets)
+    return more, list(report.findings) if report is not None else []
+
+
+def _unseen(run: Run, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Outputs that the record does not hold yet: evaluating twice must not double them."""
     known = {row.get("id") for row in run.samples()}
     return [row for row in rows if row["id"] not in known]

@@ -71,6 +71,8 @@ class Evaluation:
     findings: tuple[Finding, ...] = ()
     took_s: float = 0.0
     created: str = ""
+    more: dict[str, Any] = field(default_factory=dict)
+    """Deeper looks by name: `context`, `facts`."""
 
     def beats(self, baseline: str) -> tuple[str, ...]:
         """Slices on which the model needs fewer bits per byte than `xz`, `xz_context` or `ngram5`."""
@@ -84,6 +86,7 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         return {
+            **self.more,
             "schema": SCHEMA,
             "kind": "evaluation",
             "created": self.created,
@@ -118,6 +121,7 @@ class Evaluation:
             findings=tuple(Finding.from_dict(f) for f in plain.get("findings", ())),
             took_s=float(plain.get("took_s", 0.0)),
             created=str(plain.get("created", "")),
+            more={name: plain[name] for name in ("context", "facts") if name in plain},
         )
 
     def save(self, run: Run) -> Path:

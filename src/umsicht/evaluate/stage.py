@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from umsicht.corpus import Document, documents
 from umsicht.evaluate import heldout
 from umsicht.evaluate.baselines import measure
 from umsicht.findings import UserError
@@ -34,7 +33,9 @@ class Inputs:
 def build(settings: BaselineSettings, inputs: Inputs, *, progress: Progress = QUIET) -> Artifact:
     """Choose the held-out excerpts and measure the baselines. Raises UserError where the corpus has no validation text."""
 
-    def training() -> Iterable[Document]:
+    from umsicht.corpus import documents  # the extra `corpus`: sampling and export must not need it
+
+    def training() -> Iterable[heldout.HasText]:
         return documents(inputs.corpus, "train")
 
     def make(folder: Path) -> dict[str, Any]:

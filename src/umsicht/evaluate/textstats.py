@@ -15,7 +15,7 @@ class TextStats:
     cycle of at most 32 tokens. All are 0 (or 1 for the distinct ones) where the output is too short to hold an n-gram.
     """
 
-    tokens: int
+    generated_tokens: int
     repetition: float
     distinct_1: float
     distinct_2: float
@@ -47,7 +47,7 @@ def loop_tokens(tokens: Sequence[Hashable], longest_period: int = 32, rounds: in
 def measure(tokens: Sequence[Hashable]) -> TextStats:
     """All counts of one output (token ids, or words)."""
     return TextStats(
-        tokens=len(tokens),
+        generated_tokens=len(tokens),
         repetition=1.0 - distinct(tokens, 4),
         distinct_1=distinct(tokens, 1),
         distinct_2=distinct(tokens, 2),
