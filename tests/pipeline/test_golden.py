@@ -6,7 +6,6 @@ Where this fails on purpose: raise the stage's STAGE_VERSION, run the test, and 
 from __future__ import annotations
 
 import random
-from pathlib import Path
 
 import pytest
 
@@ -28,10 +27,31 @@ corpus:
 tokenizer: {vocab_size: 300, sample_bytes: 100000}
 """
 
-WORDS = "fox river Fluß été дом under hill seven walked and the of 42 Straße noch wieder encore maison return None".split()
+WORDS = [
+    "fox",
+    "river",
+    "Fluß",
+    "été",
+    "дом",
+    "under",
+    "hill",
+    "seven",
+    "walked",
+    "and",
+    "the",
+    "of",
+    "42",
+    "Straße",
+    "noch",
+    "wieder",
+    "encore",
+    "maison",
+    "return",
+    "None",
+]
 
 GOLDEN = {
-    "corpus": (3, "0aaf2b73507e2313"),
+    "corpus": (4, "0aaf2b73507e2313"),
     "tokenizer": (1, "4cfb5670b44b5dcf"),
     "tokens": (1, "3d6804c1f0bbcde1"),
 }
