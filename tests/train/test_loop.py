@@ -236,11 +236,11 @@ def test_minutes_become_steps_and_leave_the_weights_alone(tmp_path: Path) -> Non
     model = ToyModel()
     before = {k: v.clone() for k, v in model.state_dict().items()}
     run = start(tmp_path / "run")
-    trainer = Trainer(model, ToySource(), settings(1, budget={"minutes": 0.01}), run)
+    trainer = Trainer(model, ToySource(), settings(1, budget={"minutes": 5}), run)
     assert trainer.total_steps == run.manifest["planned_steps"] >= 2
     for name, tensor in weights(trainer).items():
         assert torch.equal(tensor, before[name])
-    again = Trainer(ToyModel(), ToySource(), settings(1, budget={"minutes": 0.01}), Run.open(run.folder))
+    again = Trainer(ToyModel(), ToySource(), settings(1, budget={"minutes": 5}), Run.open(run.folder))
     assert again.total_steps == trainer.total_steps
 
 

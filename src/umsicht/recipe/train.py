@@ -187,6 +187,10 @@ class TrainSettings(Section):
     threads: int | None = Field(
         None, gt=0, description="Processor threads; all cores this process may use where not given."
     )
+    document_mask: bool = Field(
+        False,
+        description="Keep attention inside a document where several share a row; slower on a processor.",
+    )
     log_every: int = Field(1, gt=0, description="Steps between rows of metrics.jsonl.")
     writers: list[Literal["tensorboard", "wandb", "trackio"]] = Field(
         [], description="Optional copies of the figures."

@@ -132,12 +132,12 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 stop = min(start + options.chunk_rows, rows.shape[0])
                 chunk = rows[start:stop].to(options.dtype)
                 logits = _logits(chunk, cast_weight, options.softcap)
-                part, part_nats, lse = _values(logits, targets[start:stop], options)
+                part, part_nats, log_p, lse = _values(logits, targets[start:stop], options)
                 objective += part
                 nats += part_nats
                 if grad_rows is None and grad_weight is None:
                     continue
-                slope = _slope_(logits, lse, targets[start:stop], options).to(options.dtype)
+                slope = _slope_(logits, log_p, lse, targets[start:stop], options).to(options.dtype)
                 if grad_rows is not None:
                     grad_rows[start:stop] = slope @ cast_weight
                 if grad_weight is not None:
@@ -165,23 +165,24 @@ def _logits(chunk: Tensor, weight: Tensor, softcap: float | None) -> Tensor:
     return logits
 
 
-def _values(logits: Tensor, targets: Tensor, options: _Options) -> tuple[Tensor, Tensor, Tensor]:
-    lse = torch.logsumexp(logits, dim=-1)
-    picked = logits.gather(1, targets[:, None]).squeeze(1)
-    nats = (lse - picked).sum()
+def _values(logits: Tensor, targets: Tensor, options: _Options) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Objective, nats, log-probabilities and log-partition. One fused pass over the logits: on a processor this is memory-bound."""
+    log_p = torch.log_softmax(logits, dim=-1)
+    lse = logits[:, 0] - log_p[:, 0]
+    nats = -log_p.gather(1, targets[:, None]).sum()
     objective = nats
     if options.label_smoothing:
-        smooth = (lse - logits.mean(dim=-1)).sum()
+        smooth = -log_p.mean(dim=-1).sum()
         objective = (1 - options.label_smoothing) * nats + options.label_smoothing * smooth
     if options.z_loss:
         objective = objective + options.z_loss * lse.square().sum()
-    return objective, nats, lse
+    return objective, nats, log_p, lse
 
 
-def _slope_(logits: Tensor, lse: Tensor, targets: Tensor, options: _Options) -> Tensor:
-    """d objective / d (uncapped logits), written over `logits` where that is possible."""
+def _slope_(logits: Tensor, log_p: Tensor, lse: Tensor, targets: Tensor, options: _Options) -> Tensor:
+    """d objective / d (uncapped logits), written over `log_p`."""
     bend = None if options.softcap is None else 1 - (logits / options.softcap).square()
-    slope = logits.sub_(lse[:, None]).exp_()
+    slope = log_p.exp_()
     if options.z_loss:
         slope.mul_((1 + 2 * options.z_loss * lse)[:, None])
     if options.label_smoothing:

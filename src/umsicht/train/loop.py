@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,12 +18,12 @@ from umsicht.findings import Finding, render
 from umsicht.recipe.train import TrainSettings
 from umsicht.record import QUIET, Progress, Run
 from umsicht.tokens.batch import IGNORE, Batch, BatchSource
-from umsicht.train import checkpoints, randomness
+from umsicht.train import checkpoints, compiling, randomness
 from umsicht.train.budget import total_steps
 from umsicht.train.changes import check_unchanged
 from umsicht.train.early import BestValues, EarlyStopping
 from umsicht.train.hooks import Hook, HookSet, StopRun, View
-from umsicht.train.machine import Machine, resolve
+from umsicht.train.machine import Machine, fastest_threads, resolve, threads_are_named
 from umsicht.train.objective import LanguageModelling, Objective
 from umsicht.train.optimizer import Optimizer
 from umsicht.train.pace import Pace
@@ -77,10 +77,7 @@ class Trainer:
         self.machine = self._resolve_machine(source)
         self.device = torch.device(self.machine.device)
         self.model = computing(model.to(self.device), self.machine)
-        regular = settings.regularisation
-        self.objective = objective or LanguageModelling(
-            label_smoothing=regular.label_smoothing, z_loss=regular.z_loss
-        )
+        self.objective = objective or self._objective()
         self.source = source
         self.carried = Carried(
             model=self.model,
@@ -91,7 +88,9 @@ class Trainer:
             best=BestValues(settings.checkpoint.keep_best),
             early=EarlyStopping(settings.early_stopping) if settings.early_stopping else None,
         )
-        self.total_steps = self._resolve_length()
+        self.total_steps = 1
+        self.total_steps = self._settle()
+        self.objective = objective or self._objective()
         self.schedule = Schedule(settings.schedule, self.total_steps)
         self.saver = Saver(run, settings.checkpoint, progress)
 
@@ -102,19 +101,43 @@ class Trainer:
             torch.set_num_threads(machine.threads)
             return machine
         first = source.batch(0)
-        machine = resolve(
-            self.settings, rows=first.inputs.shape[0] // self.reduction.world, seq_len=first.inputs.shape[1]
-        )
-        self.run.update_manifest(machine=machine.to_dict())
-        return machine
+        rows, seq_len = first.inputs.shape[0] // self.reduction.world, first.inputs.shape[1]
+        return resolve(self.settings, rows=rows, seq_len=seq_len)
+
+    def _settle(self) -> int:
+        """What only trying can tell: threads, length, whether compiling pays. Tried once, recorded, taken from the record on resume."""
+        recorded = self.run.manifest.get("planned_steps")
+        if self.run.manifest.get("machine"):
+            return int(recorded) if recorded else self._resolve_length()
+        machine = self.machine
+        if machine.device == "cpu" and machine.threads > 1 and not threads_are_named(self.settings):
+            best, measured = fastest_threads(lambda: self._gradient(0), (machine.threads, 1))
+            self.carried.optimizer.zero_grad()
+            machine = replace(machine, threads=best, measured={**machine.measured, **measured})
+        steps = int(recorded) if recorded else self._resolve_length()
+        step_s = machine.measured.get(f"step_s_with_{machine.threads}_threads", 0.0)
+        compiled = compiling.choose(self.settings.compile, machine.device, steps * step_s)
+        self.machine = replace(machine, compile=compiled)
+        self.run.update_manifest(machine=self.machine.to_dict())
+        return steps
 
     def _resolve_length(self) -> int:
-        recorded = self.run.manifest.get("planned_steps")
-        if recorded:
-            return int(recorded)
         steps = total_steps(self.settings.budget, self.source, self._measure_step)
         self.run.update_manifest(planned_steps=steps, planned_tokens=steps * self.source.tokens_per_batch)
         return steps
+
+    def _objective(self) -> Objective:
+        """The loss as the recipe and the machine say."""
+        regular = self.settings.regularisation
+        if self.machine.compile:
+            compiling.keep_cache()
+        return LanguageModelling(
+            label_smoothing=regular.label_smoothing,
+            z_loss=regular.z_loss,
+            document_mask=self.settings.document_mask,
+            compiled=self.machine.compile,
+            autocast=self.machine.precision == "autocast",
+        )
 
     def _measure_step(self) -> float:
         """Median seconds of a whole step, on the real model, whose weights and optimizer are put back afterwards."""

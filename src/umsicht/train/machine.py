@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -38,6 +39,17 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
 
 
+def wanted_threads() -> int:
+    """Threads to compute with: OMP_NUM_THREADS where it is set (a user's word), else every core this process may use."""
+    value = os.environ.get("OMP_NUM_THREADS", "")
+    return int(value) if value.isdigit() and int(value) > 0 else available_cores()
+
+
+def threads_are_named(settings: TrainSettings) -> bool:
+    """True where a person named the number of threads, in the recipe or by OMP_NUM_THREADS."""
+    return settings.threads is not None or bool(os.environ.get("OMP_NUM_THREADS"))
+
+
 def choose_device(wanted: str) -> str:
     """`auto` takes CUDA, then MPS, then the processor. Raises UserError where a named device is absent."""
     has = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
@@ -69,6 +81,27 @@ def product_seconds(dtype: torch.dtype, device: str, size: int = 512, repeats: i
     return best
 
 
+def fastest_threads(
+    work: Callable[[], object], candidates: Sequence[int], repeats: int = 2
+) -> tuple[int, dict[str, float]]:
+    """The number of threads with which `work` is done soonest, and the best seconds of each. Sets it.
+
+    More threads are not always faster: on a busy machine, or with small products, they wait for each other at every operation.
+    """
+    measured: dict[str, float] = {}
+    for threads in dict.fromkeys(candidates):
+        torch.set_num_threads(threads)
+        times = []
+        for _ in range(repeats + 1):
+            start = time.perf_counter()
+            work()
+            times.append(time.perf_counter() - start)
+        measured[f"step_s_with_{threads}_threads"] = min(times[1:])
+    best = min(candidates, key=lambda n: (measured[f"step_s_with_{n}_threads"], n))
+    torch.set_num_threads(best)
+    return best, measured
+
+
 def choose_precision(wanted: str, device: str) -> tuple[str, dict[str, float]]:
     """`auto` takes bfloat16 where a product in it is at least 1.3 times as fast here. Returns the choice and the measured seconds."""
     if wanted != "auto":
@@ -91,13 +124,13 @@ def choose_micro_batch(wanted: int | None, rows: int, seq_len: int, device: str)
 def resolve(settings: TrainSettings, *, rows: int, seq_len: int) -> Machine:
     """Probe this machine and settle every `auto`."""
     device = choose_device(settings.device)
-    threads = settings.threads or available_cores()
+    threads = settings.threads or wanted_threads()
     torch.set_num_threads(threads)
     precision, measured = choose_precision(settings.precision, device)
     return Machine(
         device=device,
         precision=precision,
-        compile=settings.compile == "on" or (settings.compile == "auto" and device == "cuda"),
+        compile=False,
         micro_batch=choose_micro_batch(settings.micro_batch, rows, seq_len, device),
         threads=threads,
         measured=measured,

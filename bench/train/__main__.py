@@ -1,0 +1,159 @@
+"""`make bench-train`: tokens a second of a training step, ours against peers in their own environment, in interleaved pairs.
+
+Every program runs one process that stays warm; a pair is one stretch of ours and one of the peer, back to back, so that a busy machine
+slows both. Ratios are of processor time where both use one thread; wall time stands beside them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.common import QUICK, ROOT, Bench
+from bench.peers.environment import peer_python
+
+PAIRS = 3 if QUICK else 7
+STRETCH_S = 2.0 if QUICK else 6.0
+THREADS = 1
+# Two-sided 95 % points of Student's t by degrees of freedom.
+T95 = {2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
+# 6 FLOP a weight and token in the products, and 12·layers·length·width/2 a token in causal attention.
+WEIGHTS = 6 * (4 * 384 * 384 + 3 * 384 * 1024) + 4096 * 384
+FLOP_PER_TOKEN = 6 * WEIGHTS + 6 * 6 * 256 * 384
+
+
+class Subject:
+    """A program under test in its own process."""
+
+    def __init__(self, python: Path, name: str, precision: str = "float32") -> None:
+        environment = {**os.environ, "OMP_NUM_THREADS": str(THREADS), "PYTHONPATH": str(ROOT / "src")}
+        command = [str(python), str(ROOT / "bench" / "train" / "subjects.py"), name]
+        self._process = subprocess.Popen(
+            [*command, "--precision", precision, "--threads", str(THREADS)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        self.is_ready = self._line() == "ready"
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            text = line.strip()
+            if text == "ready" or text.startswith("{"):
+                return text
+        return ""
+
+    def ask(self, order: str, seconds: float) -> dict[str, float]:
+        """One stretch."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{order} {seconds}\n")
+        self._process.stdin.flush()
+        answer: dict[str, float] = json.loads(self._line())
+        return answer
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        self._process.wait(timeout=60)
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """Geometric mean of paired ratios, and the lower end of its two-sided 95 % interval."""
+
+    mean: float
+    lower: float
+
+    @classmethod
+    def of(cls, ratios: list[float]) -> Ratio:
+        logs = [math.log(r) for r in ratios]
+        mean = statistics.fmean(logs)
+        half = T95[len(logs) - 1] * statistics.stdev(logs) / math.sqrt(len(logs))
+        return cls(math.exp(mean), math.exp(mean - half))
+
+
+def speed(answer: dict[str, float]) -> float:
+    """Tokens a processor second."""
+    return answer["tokens"] / answer["cpu_s"]
+
+
+def compare(ours: Subject, peer: Subject) -> tuple[Ratio, float, float]:
+    """Ratio of ours to the peer, and the median speeds of both."""
+    pairs = []
+    for index in range(PAIRS):
+        order = (ours, peer) if index % 2 == 0 else (peer, ours)
+        answers = [subject.ask("go", STRETCH_S) for subject in order]
+        first, second = (speed(a) for a in answers)
+        pairs.append((first, second) if order[0] is ours else (second, first))
+    ratio = Ratio.of([a / b for a, b in pairs])
+    return ratio, statistics.median(a for a, _ in pairs), statistics.median(b for _, b in pairs)
+
+
+def peers() -> list[tuple[str, Path]]:
+    """Peers that can run here, each with its Python."""
+    python = peer_python("train")
+    found = [("transformers", python), ("litgpt", python)] if python else []
+    if python and os.environ.get("NANOGPT_DIR"):
+        found.append(("nanogpt", python))
+    return found
+
+
+def main() -> None:
+    bench = Bench(
+        "train",
+        "Speed of one training step at 10.6 M weights in the blocks, 256-token rows, 2,048 tokens a step.",
+    )
+    here = Path(sys.executable)
+    ours, muon = Subject(here, "umsicht"), Subject(here, "umsicht-muon")
+    rows: list[tuple[str, str, float, Any]] = []
+    try:
+        shares = []
+        for subject, label, target in ((ours, "AdamW", ">= 70"), (muon, "Muon, whole default step", ">= 60")):
+            shares = []
+            for _ in range(PAIRS):
+                top = subject.ask("ceiling", 1.0)["gflop_per_cpu_s"]
+                shares.append(100 * speed(subject.ask("go", STRETCH_S)) * FLOP_PER_TOKEN / 1e9 / top)
+            bench.figure(
+                f"share of the product ceiling, {label}", statistics.median(shares), target, unit="%"
+            )
+        best = 0.0
+        for name, python in peers():
+            for precision in ("float32", "bfloat16"):
+                peer = Subject(python, name, precision)
+                try:
+                    if not peer.is_ready:
+                        bench.figure(f"{name} {precision}", None, ">= 1.15", note="did not start")
+                        continue
+                    ratio, _, theirs = compare(ours, peer)
+                finally:
+                    peer.close()
+                rows.append((name, precision, theirs, ratio))
+                best = max(best, theirs)
+        for name, precision, theirs, ratio in rows:
+            is_best = theirs == best
+            note = f"{theirs:,.0f} tokens a processor second; lower 95 % bound {ratio.lower:.3f}"
+            bench.figure(f"ours / {name} {precision}", ratio.mean, ">= 1.15" if is_best else "", note=note)
+            if is_best:
+                bench.figure("lower 95 % bound over the fastest peer", ratio.lower, ">= 1.05")
+        if not rows:
+            bench.figure(
+                "ours / fastest peer", None, ">= 1.15", note="no peer environment; see bench/peers/README.md"
+            )
+    finally:
+        ours.close()
+        muon.close()
+    bench.finish()
+
+
+if __name__ == "__main__":
+    main()

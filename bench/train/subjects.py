@@ -1,0 +1,187 @@
+"""One training step of one program, asked for over stdin: `go SECONDS` answers with tokens, wall and processor time.
+
+Runs under any Python that has torch (and the peer, if it is one); knows nothing of the bench that asks. The shape is nanoGPT's small one
+(384 wide, 6 layers, 6 heads: 10.6 M weights in the blocks), rows of 256 tokens, 2,048 tokens a step.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+
+import torch
+
+VOCAB, WIDTH, LAYERS, HEADS, LENGTH, TOKENS = 4096, 384, 6, 6, 256, 2048
+
+Step = Callable[[torch.Tensor, torch.Tensor], None]
+
+
+def adamw(model: torch.nn.Module) -> torch.optim.Optimizer:
+    """The optimizer every program gets: PyTorch's fused AdamW."""
+    return torch.optim.AdamW(model.parameters(), lr=3e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
+
+
+def plain_step(model: torch.nn.Module, loss_of: Callable[..., torch.Tensor], precision: str) -> Step:
+    """Zero, forward, backward, clip, step: the loop all of these programs have."""
+    optimizer = adamw(model)
+
+    def step(x: torch.Tensor, y: torch.Tensor) -> None:
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bfloat16"):
+            loss = loss_of(model, x, y)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+
+    return step
+
+
+def cross_entropy(logits: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Mean over all targets, from full logits."""
+    return torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), y.flatten())
+
+
+def transformers_llama(precision: str) -> Step:
+    """Hugging Face's Llama."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        vocab_size=VOCAB,
+        hidden_size=WIDTH,
+        intermediate_size=1024,
+        num_hidden_layers=LAYERS,
+        num_attention_heads=HEADS,
+        max_position_embeddings=LENGTH,
+        tie_word_embeddings=False,
+    )
+    model = LlamaForCausalLM(config).train()
+    return plain_step(
+        model, lambda m, x, y: cross_entropy(m(input_ids=x, use_cache=False).logits, y), precision
+    )
+
+
+def litgpt(precision: str) -> Step:
+    """litgpt's GPT in its Llama shape."""
+    from litgpt import GPT, Config
+
+    config = Config(
+        block_size=LENGTH,
+        n_layer=LAYERS,
+        n_embd=WIDTH,
+        n_head=HEADS,
+        vocab_size=VOCAB,
+        padded_vocab_size=VOCAB,
+        rotary_percentage=1.0,
+        parallel_residual=False,
+        bias=False,
+        norm_class_name="RMSNorm",
+        mlp_class_name="LLaMAMLP",
+        intermediate_size=1024,
+    )
+    return plain_step(GPT(config).train(), lambda m, x, y: cross_entropy(m(x), y), precision)
+
+
+def nanogpt(precision: str) -> Step:
+    """nanoGPT's GPT, from the folder in NANOGPT_DIR."""
+    sys.path.insert(0, os.environ["NANOGPT_DIR"])
+    from model import GPT, GPTConfig
+
+    config = GPTConfig(
+        block_size=LENGTH,
+        vocab_size=VOCAB,
+        n_layer=LAYERS,
+        n_head=HEADS,
+        n_embd=WIDTH,
+        dropout=0.0,
+        bias=False,
+    )
+    return plain_step(GPT(config).train(), lambda m, x, y: m(x, y)[1], precision)
+
+
+def umsicht(precision: str, optimizer: str = "adamw", compiled: bool = False) -> Step:
+    """Ours: the loss contract, chunked cross-entropy, clipping, our optimizer."""
+    from umsicht.model import build, derive
+    from umsicht.recipe.model import ModelSettings
+    from umsicht.recipe.train import OptimizerSettings
+    from umsicht.tokens.batch import Batch
+    from umsicht.train.machine import Machine
+    from umsicht.train.objective import LanguageModelling
+    from umsicht.train.optimizer import Optimizer
+    from umsicht.train.precision import computing
+    from umsicht.train.reduction import ALONE, clip
+
+    settings = ModelSettings(d_model=WIDTH, n_layers=LAYERS, head_dim=WIDTH // HEADS if WIDTH % 128 else 128)
+    machine = Machine("cpu", precision, compiled, TOKENS // LENGTH, torch.get_num_threads(), {})
+    model = computing(build(derive(settings, VOCAB, seq_len=LENGTH), 0), machine)
+    objective = LanguageModelling(compiled=compiled)
+    moved = Optimizer(model, OptimizerSettings.model_validate({"kind": optimizer}))
+
+    def step(x: torch.Tensor, y: torch.Tensor) -> None:
+        moved.zero_grad()
+        batch = Batch(x, y, torch.zeros_like(x, dtype=torch.int32), torch.arange(x.shape[0]))
+        sums = objective(model, batch)
+        (sums.objective / y.numel()).backward()
+        norm = float(ALONE.gradient_norm(moved.parameters))
+        clip(moved.parameters, norm, 1.0)
+        moved.step(0.01)
+
+    return step
+
+
+SUBJECTS: dict[str, Callable[[str], Step]] = {
+    "umsicht": umsicht,
+    "umsicht-muon": lambda precision: umsicht(precision, "muon"),
+    "umsicht-compiled": lambda precision: umsicht(precision, "adamw", True),
+    "transformers": transformers_llama,
+    "litgpt": litgpt,
+    "nanogpt": nanogpt,
+}
+
+
+def ceiling(seconds: float) -> dict[str, float]:
+    """GFLOP/s of float32 products of the shapes a step of this size is made of."""
+    shapes = [(TOKENS, WIDTH, WIDTH), (TOKENS, WIDTH, 1024), (TOKENS, 1024, WIDTH), (256, WIDTH, VOCAB)]
+    pairs = [(torch.randn(m, k), torch.randn(k, n), 2.0 * m * k * n) for m, k, n in shapes]
+    done, wall, cpu = 0.0, time.perf_counter(), time.process_time()
+    while time.perf_counter() - wall < seconds:
+        for a, b, flop in pairs:
+            a @ b
+            done += flop
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    return {"gflop_per_wall_s": done / wall / 1e9, "gflop_per_cpu_s": done / cpu / 1e9}
+
+
+def serve(subject: str, precision: str) -> None:
+    """Warm up, say `ready`, then answer every `go SECONDS` and `ceiling SECONDS`."""
+    torch.manual_seed(0)
+    step = SUBJECTS[subject](precision)
+    x = torch.randint(0, VOCAB, (TOKENS // LENGTH, LENGTH))
+    y = torch.randint(0, VOCAB, (TOKENS // LENGTH, LENGTH))
+    for _ in range(2):
+        step(x, y)
+    print("ready", flush=True)
+    for line in sys.stdin:
+        order, value = line.split()
+        if order == "ceiling":
+            print(json.dumps(ceiling(float(value))), flush=True)
+            continue
+        wall, cpu, steps = time.perf_counter(), time.process_time(), 0
+        while steps == 0 or time.perf_counter() - wall < float(value):
+            step(x, y)
+            steps += 1
+        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        print(json.dumps({"tokens": steps * TOKENS, "wall_s": wall, "cpu_s": cpu}), flush=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("subject", choices=sorted(SUBJECTS))
+    parser.add_argument("--precision", default="float32")
+    parser.add_argument("--threads", type=int, default=1)
+    named = parser.parse_args()
+    torch.set_num_threads(named.threads)
+    serve(named.subject, named.precision)
