@@ -9,10 +9,10 @@ from umsicht.train.machine import Machine
 
 
 def computing(model: nn.Module, machine: Machine) -> nn.Module:
-    """The model in the format of `machine`; gains, biases and scalars stay float32 (their rounding would not average out)."""
+    """The model in the format of `machine`. Buffers (rotary angles) and single numbers stay float32; every rounded weight has a master."""
     if machine.precision != "bfloat16":
         return model
     for parameter in model.parameters():
-        if parameter.ndim >= 2:
+        if parameter.ndim:
             parameter.data = parameter.data.to(torch.bfloat16)
     return model
