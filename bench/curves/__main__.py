@@ -27,7 +27,7 @@ from umsicht.record.metrics import Metrics
 RECORDS = Path(__file__).parent / "records"
 ABOUT = (
     "Every curve is the record of a small byte-level transformer that was really trained into the state its name says: the label follows "
-    "from how it was made. Thresholds were set on the first half (standard library, 48 wide, 2 layers), and the second half (novels, 64 wide, "
+    "from how it was made. Thresholds were set on the first half (standard library, 48 wide, 2 layers), and the second half (novels, 56 wide, "
     "1 layer, other seeds) is scored. A curve counts as right if the verdict is the made one and every planted event was noticed."
 )
 Row = dict[str, Any]
