@@ -5,5 +5,16 @@ from umsicht.guard.declared import Declared
 from umsicht.guard.monitors import monitors
 from umsicht.guard.preflight import PreflightInputs, preflight
 from umsicht.guard.probe import Report
+from umsicht.guard.watch import GuardStop, Watch, watch
 
-__all__ = ["Declared", "PreflightInputs", "Report", "check", "monitors", "preflight"]
+__all__ = [
+    "Declared",
+    "GuardStop",
+    "PreflightInputs",
+    "Report",
+    "Watch",
+    "check",
+    "monitors",
+    "preflight",
+    "watch",
+]

@@ -27,7 +27,7 @@ from umsicht.tokens import PackedSource, TokenData
 from umsicht.train.machine import resolve
 from umsicht.train.objective import LanguageModelling
 
-TEXT_CHARACTERS = 12_000_000
+TEXT_CHARACTERS = 400_000
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ def texts_of(inputs: PreflightInputs) -> list[tuple[str, str]]:
     for split in ("train", "val"):
         for document in inputs.documents(split):
             name = f"{document.domain}.{document.language}"
-            if sizes.get(name, 0) < 2_000_000:
+            if sizes.get(name, 0) < TEXT_CHARACTERS:
                 found.setdefault(name, []).append(document.text)
                 sizes[name] = sizes.get(name, 0) + len(document.text)
     return [(name, text) for name, texts in found.items() for text in texts]
@@ -179,7 +179,7 @@ def texts_of(inputs: PreflightInputs) -> list[tuple[str, str]]:
 
 def scored_documents(split: Any) -> Any:
     """A few documents of every slice: enough to add up by hand."""
-    return split.sample(bytes_per_slice=1500)
+    return split.sample(bytes_per_slice=600)
 
 
 def small_source(recipe: Recipe, data: TokenData) -> PackedSource:

@@ -151,9 +151,7 @@ class Order:
         self.report[:] = mark_consequences(ordered)
         return self.report
 
-    def _note(
-        self, probe: Probe, begun: tuple[float, float] | None, state: str, reason: str = ""
-    ) -> None:
+    def _note(self, probe: Probe, begun: tuple[float, float] | None, state: str, reason: str = "") -> None:
         wall, cpu = (time.monotonic() - begun[0], time.process_time() - begun[1]) if begun else (0.0, 0.0)
         self.report.ran.append(Ran(probe.name, probe.stage, wall, state, reason, cpu))
 

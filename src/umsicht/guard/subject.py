@@ -102,9 +102,9 @@ class Subject:
 
     @functools.cached_property
     def small(self) -> Example:
-        """The first batch, at most 4 rows and at most about 4,096 tokens: enough for whatever is looked at position by position."""
+        """The first batch, at most 4 rows and at most about 2,048 tokens: enough for whatever is looked at position by position."""
         example = self.need_example()
-        rows = max(1, min(4, example.ids.shape[0], 4096 // max(1, example.ids.shape[1]) or 1))
+        rows = max(1, min(4, example.ids.shape[0], 2048 // max(1, example.ids.shape[1]) or 1))
         return to_device(example.take(slice(0, rows)), self.need_model().device)
 
     def effective(self, example: Example) -> Effective:

@@ -18,11 +18,10 @@ from umsicht.train import Hook, Validation
 from umsicht.words import t
 
 
-def check(material: Material, *, quick: bool = False) -> Report:
-    """Run the contracts of a recipe, in order; nothing is decided here."""
+def inputs_of(material: Material) -> PreflightInputs:
+    """What the preflight looks at."""
     walk = material.walk
-    walk.progress.stage(t("pipeline.checking"))
-    inputs = PreflightInputs(
+    return PreflightInputs(
         recipe=walk.recipe,
         config=material.config,
         tokenizer=material.tokenizer,
@@ -33,6 +32,13 @@ def check(material: Material, *, quick: bool = False) -> Report:
         documents=lambda split: documents(material.made.corpus, "train" if split == "train" else "val"),
         root=walk.project.folder,
     )
+
+
+def check(material: Material, *, quick: bool = False) -> Report:
+    """Run the contracts of a recipe, in order; nothing is decided here."""
+    walk = material.walk
+    walk.progress.stage(t("pipeline.checking"))
+    inputs = inputs_of(material)
     report = preflight(inputs, progress=walk.progress, quick=quick)
     walk.progress.close()
     return report

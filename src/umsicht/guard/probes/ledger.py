@@ -64,11 +64,19 @@ class Haystack:
         return None
 
 
+def haystack_of(subject: Subject, data: Any) -> Haystack:
+    """The training documents, laid out for searching once."""
+    found: Haystack | None = subject.extra.get("haystack")
+    if found is None:
+        found = subject.extra["haystack"] = Haystack(data.train)
+    return found
+
+
 def rows(subject: Subject) -> Iterator[Finding]:
     """Every piece of a row is a verbatim piece of one stored document, and begins where the document begins; nothing is lost in an epoch."""
     source = subject.need("source", "a batch source")
     data = subject.need("data", "token data")
-    haystack = Haystack(data.train)
+    haystack = haystack_of(subject, data)
     ledger = Ledger()
     looked, wrong, where = 0, 0, ""
     whole = getattr(source, "packing", "concatenate") == "concatenate"
@@ -406,7 +414,7 @@ def _runs(subject: Subject, source: Any, data: Any) -> Iterator[Finding]:
     """Sources in sorted runs: the number of changes between neighbouring rows against what chance gives."""
     if subject.declared.ordered or len(data.train.sources) < 2:
         return
-    haystack = Haystack(data.train)
+    haystack = haystack_of(subject, data)
     names: list[str] = []
     ledger = Ledger()
     whole = getattr(source, "packing", "concatenate") == "concatenate"

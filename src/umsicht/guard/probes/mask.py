@@ -12,7 +12,7 @@ from umsicht.guard.adapt_loss import Effective
 from umsicht.guard.subject import Subject, numbers, to_device, token_id
 
 STAGE = "active-targets"
-LOOKED_AT = 8
+LOOKED_AT = 4
 
 
 def expected_active(example: Example, offset: int | None) -> torch.Tensor:
@@ -62,7 +62,7 @@ def _distinct(subject: Subject) -> list[Example]:
     chosen = [*ranked[:2], *subject.examples[:LOOKED_AT]]
     out = []
     for example in chosen[:LOOKED_AT]:
-        rows = max(1, min(8, 4096 // max(1, example.ids.shape[1])))
+        rows = max(1, min(8, 1024 // max(1, example.ids.shape[1])))
         share = example.active.float().mean(dim=1)
         order = torch.argsort(share)[:rows]
         out.append(to_device(example.take(order.cpu()), subject.need_model().device))

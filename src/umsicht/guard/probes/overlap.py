@@ -255,10 +255,10 @@ def raw_text(subject: Subject) -> Iterator[Finding]:
 
 
 def _sample(subject: Subject) -> Iterator[tuple[str, str]]:
-    """At most 1.5 million characters of each slice, from documents all over it."""
+    """At most 400,000 characters of each slice, from documents all over it."""
     taken: Counter[str] = Counter()
     for name, text in subject.texts:
-        if taken[name] < 1_500_000:
+        if taken[name] < 400_000:
             taken[name] += len(text)
             yield name, text[:50_000]
 

@@ -12,7 +12,7 @@ from umsicht.tokenizer.adversarial import CASES
 
 STAGE = "round-trip"
 SAMPLE = 1000
-SAMPLE_BYTES = 4_000_000
+SAMPLE_BYTES = 400_000
 
 Encode = Callable[[str], list[int]]
 Decode = Callable[[list[int]], str]

@@ -1,0 +1,149 @@
+"""Healthy pipelines of every kind that a careless check would cry at: each must pass the contracts, and train without an alarm."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from bench.faults import base
+from umsicht.guard import monitors, preflight
+from umsicht.recipe import Recipe
+from umsicht.recipe.tokens import MixSettings, PhaseSettings
+from umsicht.recipe.train import (
+    BudgetSettings,
+    CheckpointSettings,
+    OptimizerSettings,
+    RegularisationSettings,
+    ScheduleSettings,
+)
+from umsicht.record import Run
+from umsicht.train import Trainer
+
+STEPS = 120
+
+
+def _model(**changes: Any) -> Recipe:
+    settings = base.recipe()
+    return settings.model_copy(update={"model": settings.model.model_copy(update=changes)})
+
+
+def _train(**changes: Any) -> Recipe:
+    settings = base.recipe()
+    return settings.model_copy(update={"train": settings.train.model_copy(update=changes)})
+
+
+def _seed(seed: int) -> Recipe:
+    settings = base.recipe()
+    return settings.model_copy(
+        update={"seed": seed, "tokens": settings.tokens.model_copy(update={"seed": seed})}
+    )
+
+
+def _phases() -> Recipe:
+    settings = base.recipe()
+    mix = MixSettings(
+        by="source",
+        phases=[
+            PhaseSettings(until=0.5, shares={"docs": 1.0}),
+            PhaseSettings(until=1.0, shares={"stdlib": 0.5, "docs": 0.5}),
+        ],
+    )
+    return settings.model_copy(update={"tokens": settings.tokens.model_copy(update={"mix": mix})})
+
+
+HEALTHY: dict[str, Any] = {
+    "seed 1": lambda: _seed(1),
+    "seed 2": lambda: _seed(2),
+    "byte level": base.byte_level,
+    "seed 3": lambda: _seed(3),
+    "batch of 2 rows": lambda: _train(global_batch_tokens=64),
+    "batch of 24 rows": lambda: _train(global_batch_tokens=768),
+    "micro-batches of 1": lambda: _train(micro_batch=1),
+    "uneven micro-batches": lambda: _train(micro_batch=4),
+    "high learning rate": lambda: _train(
+        optimizer=OptimizerSettings(
+            kind="adamw", matrix_rate=0.01, embedding_rate=0.03, head_rate=0.01, vector_rate=0.01
+        )
+    ),
+    "low learning rate (under-trained)": lambda: _train(
+        optimizer=OptimizerSettings(
+            kind="adamw", matrix_rate=3e-4, embedding_rate=3e-4, head_rate=3e-4, vector_rate=3e-4
+        )
+    ),
+    "adamw": lambda: _train(optimizer=OptimizerSettings(kind="adamw")),
+    "no clipping": lambda: _train(optimizer=OptimizerSettings(clip_norm=None)),
+    "no decay": lambda: _train(optimizer=OptimizerSettings(weight_decay=0.0)),
+    "cosine": lambda: _train(schedule=ScheduleSettings(shape="cosine", warmup_steps=10)),
+    "linear with floor": lambda: _train(schedule=ScheduleSettings(shape="linear", floor=0.1)),
+    "cycles": lambda: _train(schedule=ScheduleSettings(shape="cycles", cycles=2)),
+    "label smoothing and z-loss": lambda: _train(
+        regularisation=RegularisationSettings(label_smoothing=0.1, z_loss=1e-4)
+    ),
+    "tied": lambda: _model(tied=True),
+    "dropout": lambda: base.with_dropout(base.recipe()),
+    "best-fit packing": lambda: base.best_fit(base.recipe()),
+    "nanochat family": lambda: _model(family="nanochat"),
+    "fast family": lambda: _model(family="fast"),
+    "grouped keys": lambda: _model(n_heads=4, n_kv_heads=2, head_dim=8),
+    "odd row length": lambda: base.recipe().model_copy(
+        update={
+            "model": base.recipe().model.model_copy(update={"seq_len": 40}),
+            "train": base.recipe().train.model_copy(update={"global_batch_tokens": 240}),
+        }
+    ),
+    "declared mix": lambda: base.mixed(base.recipe(), stdlib=0.5, docs=0.3, erzeugt=0.2),
+    "declared curriculum": _phases,
+    "an empty document among many": base.recipe,
+    "several epochs": lambda: _train(global_batch_tokens=2048),
+    "resumed": base.recipe,
+}
+
+
+def run_healthy(name: str, folder: Path) -> dict[str, Any]:
+    """Contracts first, then a real run with all monitors on; for `resumed` in two parts."""
+    base.single_thread()
+    begun = time.monotonic()
+    pipeline = base.begin(HEALTHY[name](), folder)
+    if name.startswith("an empty"):
+        pipeline.train.insert(7, base.as_text(pipeline.train[7], " "))
+    pipeline.make_tokens()
+    pipeline.make_run()
+    report = preflight(pipeline.inputs(), all=True)
+    checked = time.monotonic() - begun
+    recipe = pipeline.recipe
+    settings = recipe.train.model_copy(
+        update={
+            "budget": BudgetSettings(steps=STEPS),
+            "checkpoint": CheckpointSettings(every_minutes=None, asynchronous=False, keep_best={}),
+        }
+    )
+    assert pipeline.make_model is not None and pipeline.make_source is not None
+    run = Run.create(folder / "run", {"name": "healthy", "recipe": {}, "inputs": {}, "seed": 0})
+    source = pipeline.make_source(STEPS)
+    hooks = monitors(
+        recipe.check,
+        run=run,
+        source=source,
+        settings=settings,
+        schedule_steps=STEPS,
+        tokenizer=pipeline.tokenizer,
+    )
+    trainer = Trainer(pipeline.make_model(), source, settings, run, hooks=hooks, seed=recipe.seed)
+    outcome = trainer.fit()
+    return {
+        "named": [
+            {
+                "id": f.id,
+                "grade": f.grade,
+                "location": f.location,
+                "numbers": {k: str(v) for k, v in f.numbers.items()},
+            }
+            for f in report
+            if f.grade != "note"
+        ],
+        "alarms": [f["id"] for f in run.findings() if f["grade"] != "note"],
+        "steps": outcome.step,
+        "reason": outcome.reason,
+        "seconds": checked,
+    }

@@ -1,0 +1,46 @@
+"""The monitors in a `transformers.Trainer`: `Trainer(…, callbacks=[UmsichtCallback("runs/mine")])`. Needs the extra `hf`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainerCallback
+
+from umsicht.findings import Finding
+from umsicht.guard.watch import GuardStop, Watch
+
+
+class UmsichtCallback(TrainerCallback):
+    """Watches the loss that the trainer logs and the optimizer it steps; a stop ends the training before the weights move."""
+
+    def __init__(self, folder: str | Path, **options: Any) -> None:
+        self.folder = Path(folder)
+        self.options = options
+        self.watching: Watch | None = None
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What was seen so far."""
+        return self.watching.findings if self.watching is not None else []
+
+    def on_train_begin(
+        self, args: Any, state: Any, control: Any, model: Any = None, optimizer: Any = None, **_: Any
+    ) -> None:
+        """Attach to the trainer's own model and optimizer."""
+        inner = getattr(optimizer, "optimizer", optimizer)
+        self.watching = Watch(self.folder, model, inner, **self.options).__enter__()
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> Any:
+        """The trainer's mean loss since its last log."""
+        if self.watching is not None and logs and "loss" in logs:
+            try:
+                self.watching.step(float(logs["loss"]))
+            except GuardStop:
+                control.should_training_stop = True
+        return control
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Let go."""
+        if self.watching is not None:
+            self.watching.__exit__(None, None, None)
