@@ -17,6 +17,7 @@ from umsicht.tokens import PackedSource, TokenData
 from umsicht.train import Every, Hook, Outcome, Trainer
 from umsicht.train.budget import total_steps
 from umsicht.train.changes import is_safe
+from umsicht.train.warm import start_from
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,11 @@ class Material:
 
     def model(self) -> Transformer:
         """A freshly initialised model; the same weights each time."""
-        return build(self.config, self.walk.recipe.seed)
+        recipe = self.walk.recipe
+        if recipe.train.start_from:
+            folder = self.walk.root / recipe.train.start_from
+            return start_from(folder, self.config, self.tokenizer.digest)
+        return build(self.config, recipe.seed)
 
     def source(self, steps: int | None = None) -> PackedSource:
         """The batches of the run, as long as it is to be (curriculum phases are shares of `steps`)."""

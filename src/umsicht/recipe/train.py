@@ -187,6 +187,10 @@ class TrainSettings(Section):
     threads: int | None = Field(
         None, gt=0, description="Processor threads; all cores this process may use where not given."
     )
+    start_from: str = Field(
+        "",
+        description="Folder of a checkpoint or imported model whose weights the run starts from (continued pretraining).",
+    )
     document_mask: bool = Field(
         False,
         description="Keep attention inside a document where several share a row; slower on a processor.",
