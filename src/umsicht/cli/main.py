@@ -121,7 +121,7 @@ def build_app(verb: str | None) -> cyclopts.App:
         name="umsicht",
         help=t("cli.about"),
         version=__version__,
-        help_format="markdown",
+        help_format="plaintext",
         version_flags=["--version"],
     )
     for name, line in VERBS.items():

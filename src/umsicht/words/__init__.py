@@ -12,12 +12,13 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import orjson
 
 LANGUAGES = ("en", "de")
+_FOLDER = Path(__file__).parent
 _current: ContextVar[str | None] = ContextVar("umsicht_language", default=None)
 
 
@@ -53,7 +54,7 @@ def speaking(code: str | None) -> Iterator[None]:
 @functools.cache
 def catalogue(lang: str, area: str) -> dict[str, Any]:
     """The whole catalogue of one area (`"guard"`, `"findings/guard"`); empty where the area has none."""
-    path = resources.files(__package__) / lang / f"{area}.json"
+    path = _FOLDER / lang / f"{area}.json"
     if not path.is_file():
         return {}
     loaded: dict[str, Any] = orjson.loads(path.read_bytes())
@@ -62,7 +63,7 @@ def catalogue(lang: str, area: str) -> dict[str, Any]:
 
 def areas(lang: str = "en", *, findings: bool = False) -> list[str]:
     """Names of the areas that have a catalogue, sorted."""
-    folder = resources.files(__package__) / lang
+    folder = _FOLDER / lang
     if findings:
         folder = folder / "findings"
         if not folder.is_dir():
