@@ -85,12 +85,19 @@ def findings(grades: Sequence[Grade]) -> list[Finding]:
 
 
 def wall_seconds(rows: Sequence[Mapping[str, Any]]) -> float:
-    """Wall time of all segments, from the first row of each to its last; what lies between segments is not counted."""
-    spans: dict[Any, list[float]] = {}
+    """Wall time that the steps of `rows` take straight through: the mean time a step within segments, times the last step.
+
+    What lay between segments, and steps that a restart did again, are not in it: the plan's training time does not have them either.
+    """
+    seconds, steps = 0.0, 0
+    before: Mapping[str, Any] | None = None
     for row in rows:
-        if isinstance(row.get("time"), int | float):
-            spans.setdefault(row.get("segment", 0), []).append(float(row["time"]))
-    return sum(max(times) - min(times) for times in spans.values())
+        timed = isinstance(row.get("time"), int | float)
+        if timed and before is not None and before.get("segment", 0) == row.get("segment", 0):
+            seconds += float(row["time"]) - float(before["time"])
+            steps += int(row["step"]) - int(before["step"])
+        before = row if timed else before
+    return seconds / steps * int(rows[-1]["step"]) if steps else 0.0
 
 
 def _last_scores(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:

@@ -22,6 +22,7 @@ from umsicht.record import QUIET, Artifact, Progress, Store
 from umsicht.record.environment import hardware
 from umsicht.record.ids import content_id
 from umsicht.tokens import PackedSource, TokenData
+from umsicht.tokens.mix import MixShare, realised
 from umsicht.words import t
 
 STAGE_VERSION = 1
@@ -93,6 +94,7 @@ def assemble(settings: PlanSettings, inputs: PlanInputs, data: TokenData, trial:
         if inputs.measurement
         else []
     )
+    shares = shares_of(inputs, data, steps)
     found = [
         *check(
             work,
@@ -103,7 +105,7 @@ def assemble(settings: PlanSettings, inputs: PlanInputs, data: TokenData, trial:
             largest_fit=lambda seconds: largest_fit(inputs, trial, seconds),
         ),
         *context.findings(lengths, inputs.config, inputs.mix.packing),
-        *over_epochs(inputs, data, steps),
+        *over_epochs(shares, inputs.mix.mix.epochs_warning),
     ]
     return {
         "model": cost.to_dict(),
@@ -120,6 +122,7 @@ def assemble(settings: PlanSettings, inputs: PlanInputs, data: TokenData, trial:
             "recommended_packing": lengths.recommended_packing,
             "quantiles": lengths.quantiles,
         },
+        "mix": {name: share.to_dict() for name, share in shares.items()},
         "predicted": {
             "training_s": work.training_s,
             "peak_bytes": max(trial.peak_bytes, memory.peak),
@@ -163,11 +166,11 @@ def largest_fit(inputs: PlanInputs, trial: Trial, seconds: float) -> tuple[str, 
     return best
 
 
-def over_epochs(inputs: PlanInputs, data: TokenData, steps: int) -> list[Finding]:
-    """Parts of the mix that are read more often than the recipe's limit."""
+def shares_of(inputs: PlanInputs, data: TokenData, steps: int) -> dict[str, MixShare]:
+    """The mix as it will be read; empty where none is declared."""
     mix = inputs.mix.mix
     if not mix.shares and not mix.phases:
-        return []
+        return {}
     source = PackedSource(
         data.train,
         seq_len=inputs.config.seq_len,
@@ -178,16 +181,21 @@ def over_epochs(inputs: PlanInputs, data: TokenData, steps: int) -> list[Finding
         mix=mix,
         total_steps=steps,
     )
+    return realised(source, steps)
+
+
+def over_epochs(shares: dict[str, MixShare], limit: float) -> list[Finding]:
+    """Parts of the mix that are read more often than the recipe's limit."""
     return [
         Finding(
             "BUDGET/source-repeated",
             "warn",
             "plan",
             name,
-            {"source": name, "epochs": round(epochs, 2), "limit": mix.epochs_warning},
+            {"source": name, "epochs": round(share.epochs, 2), "limit": limit},
         )
-        for name, epochs in source.epochs_by_group(steps).items()
-        if epochs > mix.epochs_warning
+        for name, share in shares.items()
+        if share.epochs > limit
     ]
 
 
