@@ -105,19 +105,18 @@ def test_broken_members_are_listed_and_do_not_stop(tmp_path: Path) -> None:
     folder = tmp_path / "texts"
     folder.mkdir()
     good = sentences(3)
-    long_line = json.dumps({"text": "x" * 5_000})
     (folder / "a.jsonl").write_text(
-        "\n".join([json.dumps({"text": good[0]}), "{torn", json.dumps({"body": "no text"}), "7", long_line])
+        "\n".join([json.dumps({"text": good[0]}), "{torn", json.dumps({"body": "no text"}), "7"])
     )
     (folder / "b.jsonl.gz").write_bytes(gzip.compress(json.dumps({"text": good[1]}).encode() * 3)[:-20])
     (folder / "c.txt").write_bytes(b"\xff\xfe\x00\xd8")
     (folder / "d.txt").write_text(good[2])
     (folder / "e.jpg").write_bytes(b"\x00")
-    artifact = make(tmp_path, [{"name": "s", "path": "texts"}], max_document_bytes=1_000)
+    artifact = make(tmp_path, [{"name": "s", "path": "texts"}])
     texts = [document.text for split in ("train", "val") for document in documents(artifact, split)]
     assert good[0] in texts and good[2] in texts
     broken = artifact.report["broken"]["s"]
-    assert broken == {"invalid-json": 1, "no-text": 2, "too-long": 1, "undecodable": 1, "unreadable": 1}
+    assert broken == {"invalid-json": 1, "no-text": 2, "undecodable": 1, "unreadable": 1}
     listed = {row["reason"] for row in rows(artifact, "dropped") if row["stage"] == "read"}
     assert listed == set(broken)
     found = {finding["id"]: finding["grade"] for finding in artifact.report["findings"]}
@@ -152,6 +151,17 @@ def test_long_text_is_cut_at_blank_lines_and_loses_nothing(tmp_path: Path) -> No
     texts = [document.text for document in documents(artifact, "train")]
     assert len(texts) > 2
     assert "\n\n".join(texts) == "\n\n".join(paragraphs)
+
+
+def test_long_documents_of_any_reader_are_cut(tmp_path: Path) -> None:
+    texts = ["\n\n".join(sentences(40, seed)) for seed in range(3)]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    artifact = make(
+        tmp_path, [{"name": "s", "path": "a.jsonl"}], max_document_bytes=1_000, validation={"share": 0}
+    )
+    pieces = [document.text for document in documents(artifact, "train")]
+    assert max(len(piece) for piece in pieces) <= 1_000
+    assert "\n\n".join(pieces) == "\n\n".join(texts)
 
 
 def test_separator_cuts_one_file_into_documents(tmp_path: Path) -> None:

@@ -138,7 +138,7 @@ def test_an_imprecise_classifier_may_not_drop(tmp_path: Path) -> None:
     [
         ("too short", "gopher-few-words"),
         ("The same line again and again here.\n" * 30, "gopher-repeated-lines"),
-        ("\n".join(f"- item number {k} in a list of many" for k in range(20)), "gopher-bullets"),
+        ("\n".join(f"- position number {k} within another list" for k in range(20)), "gopher-bullets"),
         (" ".join(f"word{k} stands quietly beside another" for k in range(40)), ""),
         (
             "天地玄黄宇宙洪荒日月盈昃辰宿列张寒来暑往秋收冬藏闰余成岁律吕调阳云腾致雨露结为霜金生丽水玉出昆冈剑号巨阙珠称夜光",

@@ -135,12 +135,18 @@ class _Worker:
             language = identify(text)[0]
         domain = item.domain or (CODE_DOMAIN if language == CODE and info.domain == "text" else info.domain)
         text = self._redact(text, domain)
-        data = text.encode()
-        document = _Text(text, data, info.name, domain, language, item.licence or info.licence, item.origin)
+        licence = item.licence or info.licence
+        pieces = list(cut_text(text, self.task.max_document_bytes)) or [""]
+        for number, piece in enumerate(pieces):
+            origin = item.origin if number == 0 else f"{item.origin}~{number + 1}"
+            self._take_text(_Text(piece, piece.encode(), info.name, domain, language, licence, origin))
+
+    def _take_text(self, document: _Text) -> None:
+        data = document.data
         if len(data) < self.task.min_document_bytes:
             self._drop(document, "normalise", "too-short", f"{len(data)} bytes")
             return
-        self.ledger.add(info.name, "normalise", 1, len(data))
+        self.ledger.add(document.source, "normalise", 1, len(data))
         self.batch.append(document)
         self.batch_bytes += len(data)
         if self.batch_bytes >= min(BATCH_BYTES, self.task.partition_bytes):
@@ -277,6 +283,21 @@ class _Worker:
             "redacted": dict(self.redacted),
             "labels": self.labels,
         }
+
+
+def cut_text(text: str, limit: int) -> Iterator[str]:
+    """A long text in pieces of at most `limit` UTF-8 bytes, cut at blank lines where there are any, else at line ends, else anywhere."""
+    while len(text) * 4 > limit and _utf8_length(text) > limit:
+        end = len(text.encode()[:limit].decode("utf-8", "ignore"))
+        for sign in ("\n\n", "\n"):
+            place = text.rfind(sign, end // 4, end)
+            if place > 0:
+                end = place
+                break
+        yield text[:end].rstrip("\n")
+        text = text[end:].lstrip("\n")
+    if text:
+        yield text
 
 
 def _append(columns: dict[str, list[Any]], document: _Text, identity: str, row: tuple[Any, ...]) -> None:

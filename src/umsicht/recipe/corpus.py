@@ -256,7 +256,7 @@ class CorpusSettings(Section):
     """Shorter documents are dropped."""
 
     max_document_bytes: int = Field(default=8_000_000, ge=1_000)
-    """Longer plain texts are cut at blank lines; longer JSONL lines are dropped (and listed)."""
+    """Longer documents are cut, at blank lines where there are any."""
 
     partition_bytes: int = Field(default=32_000_000, ge=10_000)
     """Text in one partition, the unit of work and of resuming."""

@@ -11,6 +11,8 @@ from umsicht.corpus.sources import streams, web
 from umsicht.corpus.sources.unit import Broken, Raw, Unit
 
 PIECE_BYTES = 1_000_000
+MEMBER_BYTES = 64_000_000
+"""A line, page or row that is longer is never held in memory: it is listed as too long."""
 
 TEXT_SUFFIXES = {
     ".txt": "",
@@ -78,7 +80,7 @@ def read_text(unit: Unit, path: str, name: str, limit: int) -> Iterator[Raw | Br
     domain = "code" if language and unit.source.domain == "text" else ""
     with streams.open_bytes(path) as stream:
         if unit.separator:
-            for offset, data, length in streams.separated(stream, unit.separator.encode(), limit):
+            for offset, data, length in streams.separated(stream, unit.separator.encode(), MEMBER_BYTES):
                 origin = f"{name}@{offset}"
                 yield (
                     Raw(data, origin, language, "", domain) if data is not None else _too_long(origin, length)
@@ -88,7 +90,9 @@ def read_text(unit: Unit, path: str, name: str, limit: int) -> Iterator[Raw | Br
         if len(head) <= limit:
             yield Raw(head, name, language, "", domain)
             return
-        for offset, data in streams.pieces(_Chained(head, stream), b"\n\n", PIECE_BYTES, limit):
+        for offset, data in streams.pieces(
+            _Chained(head, stream), b"\n\n", min(PIECE_BYTES, limit // 2), limit
+        ):
             yield Raw(data, f"{name}@{offset}", language, "", domain)
 
 
@@ -112,7 +116,7 @@ def read_jsonl(unit: Unit, path: str, name: str, limit: int) -> Iterator[Raw | B
     with streams.open_bytes(path) as stream:
         if unit.start:
             stream.seek(unit.start)
-        for offset, data, length in streams.lines(stream, limit * 2, unit.start):
+        for offset, data, length in streams.lines(stream, MEMBER_BYTES, unit.start):
             if unit.stop is not None and offset >= unit.stop:
                 break
             origin = f"{name}@{offset}"
@@ -173,7 +177,7 @@ def read_parquet(unit: Unit, path: str, name: str, limit: int) -> Iterator[Raw |
                     text = values[unit.text_field]
                     if text is None:
                         yield Broken(origin, "no-text", "null")
-                    elif len(text) > limit:
+                    elif len(text) > MEMBER_BYTES:
                         yield _too_long(origin, len(text))
                     else:
                         yield Raw(

@@ -15,6 +15,8 @@ from umsicht.corpus.sources.unit import Broken, Raw, Unit
 HTML_TYPES = ("text/html", "application/xhtml+xml")
 TEXT_TYPES = ("text/plain",)
 RECORD_TYPES = ("response", "conversion", "resource")
+PAGE_BYTES = 16_000_000
+"""Longer pages are listed, not read."""
 _CHARSET = re.compile(rb"<meta[^>]{0,200}charset=[\"']?([\w-]+)", re.I)
 
 
@@ -62,6 +64,7 @@ def _inflated(data: bytes, limit: int) -> bytes:
 
 def read_html(unit: Unit, path: str, name: str, limit: int) -> Iterator[Raw | Broken]:
     """One page, one document."""
+    limit = max(limit, PAGE_BYTES)
     with streams.open_bytes(path) as stream:
         data = stream.read(limit + 1)
     if len(data) > limit:
@@ -83,6 +86,7 @@ def _page(data: bytes, origin: str) -> Raw | Broken:
 def read_warc(unit: Unit, path: str, name: str, limit: int) -> Iterator[Raw | Broken]:
     """Every page and every extracted text of an archive. Other records (requests, images) are left out, broken ones listed."""
     pages = 0
+    limit = max(limit, PAGE_BYTES)
     for item in _arc(path, name, limit) if streams.plain_suffix(name) == ".arc" else _warc(path, name, limit):
         pages += 1
         yield item
