@@ -17,6 +17,7 @@ from typing import Any
 import orjson
 
 from bench.common import QUICK, Bench, data_folder
+from bench.curves import summaries
 from bench.curves.states import Case, cases
 from umsicht.diagnose import Diagnosis, diagnose, judge
 from umsicht.diagnose.curves import Damage
@@ -218,6 +219,7 @@ def main() -> None:
     figures_of(bench, score_half("scored"), "scored", bars=True)
     public_curves(bench)
     speed(bench)
+    summaries.figures_of(bench)
     remade(bench)
     bench.finish()
 

@@ -32,12 +32,7 @@ def run(tmp_path: Path) -> Run:
     return made
 
 
-@pytest.mark.parametrize("with_polars", [True, False])
-def test_summary_of_a_run(run: Run, with_polars: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if with_polars:
-        pytest.importorskip("polars")
-    else:
-        monkeypatch.setattr(summary, "_parse", summary._with_orjson)
+def test_summary_of_a_run(run: Run) -> None:
     made = summary.summarise(run.folder)
     assert (made.rows, made.last_step, made.tokens) == (1000, 1000, 10_000)
     assert (made.nonfinite, made.spikes, made.torn, made.restarts) == (1, 1, 0, 0)
@@ -58,7 +53,7 @@ def test_only_new_rows_are_read_and_a_torn_line_waits(run: Run) -> None:
         file.write(b'/loss": 1.9}\n')
     assert columns.update() == 1
     assert columns.torn == 0
-    assert columns.column("train/loss")[-1] == 1.9
+    assert columns.losses()[-1] == 1.9
 
 
 def test_a_replaced_file_is_read_again(run: Run) -> None:

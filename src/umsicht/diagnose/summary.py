@@ -1,14 +1,15 @@
 """One line a run, fast: fifty records of 100,000 rows in a few seconds, and only the new rows of one that grows.
 
-Only the columns that a summary needs are taken out of the rows: with polars where it is installed (it parses on all cores), else with
-orjson, piece by piece. The file is never held whole.
+A summary needs one number of most rows (the training loss) and everything of the few rows that hold a validation. So the rows are not
+parsed one by one: the training losses are picked out by one regular expression over a piece of the file, the rows with a validation and the
+last row are parsed. The file is never held whole.
 """
 
 from __future__ import annotations
 
-import io
+import re
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,10 @@ from umsicht.diagnose.series import MAD_TO_SIGMA, Floats
 from umsicht.diagnose.thresholds import DEFAULT
 from umsicht.record.metrics import unspell
 
-COLUMNS = ("step", "segment", "tokens", "train/loss", "val/all/loss", "val/all/bpb")
 PIECE = 32 << 20
+_TRAIN = re.compile(rb'"train/loss":\s*(-?[0-9][0-9.eE+-]*)')
 _SPELLED = (b'"NaN"', b'"Infinity"', b'"-Infinity"')
+_VALIDATION = b'"val/all/'
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class RunSummary:
 
 @dataclass
 class Columns:
-    """The columns of a record read so far; `update()` takes in what was appended since."""
+    """What a summary needs of a record read so far; `update()` takes in what was appended since."""
 
     path: Path
     offset: int = 0
@@ -61,7 +63,10 @@ class Columns:
     unreadable: int = 0
     nonfinite: int = 0
     identity: tuple[int, int] = (0, 0)
-    pieces: dict[str, list[Floats]] = field(default_factory=dict)
+    first: dict[str, Any] = field(default_factory=dict)
+    last: dict[str, Any] = field(default_factory=dict)
+    train: list[Floats] = field(default_factory=list)
+    validations: list[dict[str, Any]] = field(default_factory=list)
 
     def update(self) -> int:
         """Read the rows appended since the last call; the number of them. A file that was replaced or cut is read from its beginning."""
@@ -82,100 +87,93 @@ class Columns:
         return self.rows - before
 
     def _take(self, data: bytes) -> None:
-        self.nonfinite += sum(data.count(word) for word in _SPELLED)
-        columns, unreadable = _parse(data)
-        self.rows += len(columns["step"])
-        self.unreadable += unreadable
-        for name, values in columns.items():
-            self.pieces.setdefault(name, []).append(values)
+        rows = data.count(b'"step":')
+        self.rows += rows
+        self.unreadable += max(0, data.count(b"\n") + 1 - rows)
+        if b':"' in data or b': "' in data:
+            self.nonfinite += sum(data.count(word) for word in _SPELLED)
+        found = _TRAIN.findall(data)
+        if found:
+            self.train.append(np.array(found, dtype="S32").astype(np.float64))
+        self.validations += _validations(data)
+        self.first = self.first or _row(data.partition(b"\n")[0])
+        self.last = _row(data.rpartition(b"\n")[2]) or self.last
 
-    def column(self, name: str) -> Floats:
-        """A whole column, NaN where a row does not hold it."""
-        pieces = self.pieces.get(name, [])
-        if len(pieces) > 1:
-            self.pieces[name] = pieces = [np.concatenate(pieces)]
-        return pieces[0] if pieces else np.array([])
+    def losses(self) -> Floats:
+        """Every finite training loss, in the order of the file."""
+        if len(self.train) > 1:
+            self.train = [np.concatenate(self.train)]
+        return self.train[0] if self.train else np.array([])
 
 
-def _parse(data: bytes) -> tuple[dict[str, Floats], int]:
-    """(columns, unreadable lines) of whole lines."""
+def _validations(data: bytes) -> list[dict[str, Any]]:
+    """The rows that hold a validation over all slices."""
+    found = []
+    at = data.find(_VALIDATION)
+    while at >= 0:
+        begin, end = data.rfind(b"\n", 0, at) + 1, data.find(b"\n", at)
+        end = len(data) if end < 0 else end
+        row = _row(data[begin:end])
+        if row:
+            found.append(row)
+        at = data.find(_VALIDATION, end)
+    return found
+
+
+def _row(line: bytes) -> dict[str, Any]:
     try:
-        return _with_polars(data), 0
-    except (
-        Exception
-    ):  # polars raises its own kinds for broken lines and is not always installed: the slow way counts them
-        return _with_orjson(data)
-
-
-def _with_polars(data: bytes) -> dict[str, Floats]:
-    import polars
-
-    for word in _SPELLED:
-        data = data.replace(word, b"null")
-    frame = polars.read_ndjson(io.BytesIO(data), schema=dict.fromkeys(COLUMNS, polars.Float64))
-    return {name: frame[name].to_numpy() for name in COLUMNS}
-
-
-def _with_orjson(data: bytes) -> tuple[dict[str, Floats], int]:
-    lists: dict[str, list[float]] = {name: [] for name in COLUMNS}
-    unreadable = 0
-    for line in data.split(b"\n"):
-        if not line.strip():
-            continue
-        try:
-            row = orjson.loads(line)
-            step = float(row["step"])
-        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
-            unreadable += 1
-            continue
-        for name in COLUMNS[1:]:
-            value = unspell(row.get(name))
-            lists[name].append(float(value) if isinstance(value, int | float) else np.nan)
-        lists["step"].append(step)
-    return {name: np.array(values, dtype=np.float64) for name, values in lists.items()}, unreadable
+        row = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return {}
+    return {key: unspell(value) for key, value in row.items()} if isinstance(row, dict) else {}
 
 
 def summarise(folder: Path, columns: Columns | None = None) -> RunSummary:
     """The summary of one run folder; `columns` from an earlier call are brought up to date instead of read again."""
     columns = columns or Columns(folder / "metrics.jsonl")
     columns.update()
-    step = columns.column("step")
-    train, _ = _present(columns, "train/loss")
-    val, val_steps = _present(columns, "val/all/loss")
-    bpb, _ = _present(columns, "val/all/bpb")
-    tokens, _ = _present(columns, "tokens")
-    segment, _ = _present(columns, "segment")
-    best = int(np.argmin(val)) if len(val) else None
+    train = columns.losses()
+    val = [
+        (row["val/all/loss"], row.get("step"))
+        for row in columns.validations
+        if _finite(row.get("val/all/loss"))
+    ]
+    bpb = [row["val/all/bpb"] for row in columns.validations if _finite(row.get("val/all/bpb"))]
+    best = min(val, key=lambda pair: pair[0], default=(None, None))
     return RunSummary(
         name=folder.name,
         rows=columns.rows,
         torn=columns.torn,
         unreadable=columns.unreadable,
-        restarts=int(np.count_nonzero(np.diff(segment))) if len(segment) else 0,
-        last_step=int(step.max()) if len(step) else None,
-        tokens=int(tokens.max()) if len(tokens) else None,
+        restarts=max(0, _whole(columns.last.get("segment"), 0) - _whole(columns.first.get("segment"), 0)),
+        last_step=columns.last.get("step"),
+        tokens=columns.last.get("tokens"),
         train_loss=float(np.median(train[-21:])) if len(train) else None,
         train_best=_best_block(train),
-        val_loss=float(val[-1]) if len(val) else None,
-        val_best=float(val[best]) if best is not None else None,
-        val_best_step=int(val_steps[best]) if best is not None else None,
-        val_bpb=float(bpb[-1]) if len(bpb) else None,
+        val_loss=val[-1][0] if val else None,
+        val_best=best[0],
+        val_best_step=best[1],
+        val_bpb=bpb[-1] if bpb else None,
         nonfinite=columns.nonfinite,
         spikes=_spikes(train),
     )
 
 
 def summarise_all(folders: Iterable[Path], *, workers: int = 2) -> list[RunSummary]:
-    """Summaries of many runs, in the order given; runs without a record are left out."""
+    """Summaries of many runs, in the order given; runs without a record are left out. Many runs are shared among processes."""
     with_record = [folder for folder in folders if (folder / "metrics.jsonl").is_file()]
-    with ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(summarise, with_record))
+    if workers < 2 or len(with_record) < 8:
+        return [summarise(folder) for folder in with_record]
+    with ProcessPoolExecutor(workers) as pool:
+        return list(pool.map(summarise, with_record, chunksize=2))
 
 
-def _present(columns: Columns, name: str) -> tuple[Floats, Floats]:
-    values = columns.column(name)
-    there = np.isfinite(values)
-    return values[there], columns.column("step")[there]
+def _finite(value: Any) -> bool:
+    return isinstance(value, int | float) and bool(np.isfinite(value))
+
+
+def _whole(value: Any, default: int) -> int:
+    return value if isinstance(value, int) else default
 
 
 def _blocks(train: Floats) -> Floats:
