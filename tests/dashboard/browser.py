@@ -85,6 +85,13 @@ class Tab:
         if message.type in ("error", "warning"):
             self.complaints.append(message.text)
 
+    def until(self, condition: str, seconds: float = 60) -> None:
+        """Wait for a condition without asking the page to evaluate strings, which its security policy forbids."""
+        end = time.monotonic() + seconds
+        while not self.page.evaluate(condition):
+            assert time.monotonic() < end, condition
+            self.page.wait_for_timeout(50)
+
     def axe(self) -> list[str]:
         """Serious and critical violations, each as one line."""
         self.page.evaluate(AXE.read_text("utf-8"))

@@ -69,7 +69,7 @@ def test_a_run_in_the_browser(project: Path, browser: Any) -> None:
             file.write(lines(row(step, random.Random(2), segment=1) for step in range(1200, 1300)))
         appended = time.monotonic()
         page.locator("#top .tile dd", has_text="1,299").wait_for(timeout=60_000)
-        page.wait_for_function("document.querySelector('#chart-loss').dataset.drawn > 1400", timeout=60_000)
+        tab.until("document.querySelector('#chart-loss').dataset.drawn > 1400")
         assert time.monotonic() - appended < 60
 
         page.goto(f"{url}run/first/samples")

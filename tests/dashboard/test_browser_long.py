@@ -129,9 +129,9 @@ def test_the_keyboard_alone_is_enough(project: Path, browser: Any) -> None:
         page.keyboard.press("ArrowLeft")
         assert page.locator("#chart-loss .readout").inner_text()
         page.keyboard.press("+")
-        page.wait_for_function("location.hash.includes('x0')")
+        tab.until("location.hash.includes('x0')")
         page.keyboard.press("0")
-        page.wait_for_function("!location.hash.includes('x0')")
+        tab.until("!location.hash.includes('x0')")
         page.keyboard.press("t")
         page.locator("#chart-loss .table-here tbody tr").first.wait_for()
         page.keyboard.press("p")
@@ -172,7 +172,7 @@ def test_rating_by_keys_names_nobody(project: Path, browser: Any) -> None:
         for _ in range(2):
             before = tab.page.locator("input[name=item]").get_attribute("value")
             tab.page.keyboard.press("3")
-            tab.page.wait_for_function(f"document.querySelector('input[name=item]')?.value !== '{before}'")
+            tab.until(f"document.querySelector('input[name=item]')?.value !== '{before}'")
         tab.page.keyboard.press("u")
         tab.page.wait_for_url("**?item=*")
         assert tab.page.locator("[value=right][aria-pressed=true]").count() == 1
@@ -265,8 +265,6 @@ def test_a_replaced_file_is_drawn_anew(tmp_path: Path, browser: Any) -> None:
         tab.page.locator("#chart-loss .uplot").wait_for(timeout=60_000)
         (folder / "metrics.jsonl").write_bytes(lines(row(step, random.Random(4)) for step in range(40)))
         tab.page.locator("#top .tile dd", has_text="39").first.wait_for(timeout=60_000)
-        tab.page.wait_for_function(
-            "Number(document.querySelector('#chart-loss').dataset.drawn) < 100", timeout=60_000
-        )
+        tab.until("Number(document.querySelector('#chart-loss').dataset.drawn) < 100")
         assert tab.complaints == []
         tab.close()

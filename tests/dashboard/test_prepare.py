@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from tests.dashboard.records import make_run
+
 from umsicht.dashboard.context import Dashboard
 from umsicht.dashboard.prepare import DIAGNOSIS, SUMMARY, cached, prepare_columns
 from umsicht.dashboard.sidecar import cache_folder

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -84,6 +86,8 @@ def main() -> None:
 
     One JSON line on standard output for each run that is done.
     """
+    with contextlib.suppress(OSError, AttributeError):
+        os.nice(5)  # the pages come first
     asked = [line.split("\t", 1) for line in sys.stdin.read().splitlines() if "\t" in line]
     folders = list(dict.fromkeys(Path(folder) for _, folder in asked))
     total = sum(_size(folder) for folder in folders) or 1
