@@ -17,7 +17,15 @@ SHOWN_EVENTS = 8
 
 
 def diagnose(
-    run: str, *, column: list[str] | None = None, vocab_size: int | None = None, json: bool = False
+    run: str,
+    *,
+    column: list[str] | None = None,
+    vocab_size: int | None = None,
+    samples: bool = False,
+    prompt: str = "",
+    temperature: float = 0.8,
+    top_p: float = 0.95,
+    json: bool = False,
 ) -> int:
     """Say what the curves of a run mean, with the numbers behind it, and what to do next.
 
@@ -32,9 +40,21 @@ def diagnose(
         For tables: which column is what, for example train/loss=Verlust. May be given several times.
     vocab_size
         For logs that do not say it: the loss of guessing is then ln of it.
+    samples
+        Look at sampling instead of curves: the prompt in the actual tokenizer, the way of drawing, the end token.
+    prompt
+        With --samples: the prompt whose outputs disappoint.
+    temperature
+        With --samples: the temperature that was used.
+    top_p
+        With --samples: the top-p that was used.
     json
         Print JSON.
     """
+    if samples:
+        from umsicht.cli.trouble import trouble
+
+        return trouble(run, prompt, temperature, top_p, json)
     from umsicht.diagnose import diagnose as diagnose_path
 
     path = Path(run)

@@ -1,0 +1,42 @@
+"""`umsicht diagnose RUN --samples`: why a model writes nonsense, cheapest reasons first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from umsicht.cli.output import console, print_finding, print_json
+from umsicht.cli.projects import find_run
+from umsicht.words import t
+
+
+def trouble(run: str, prompt: str, temperature: float, top_p: float, json: bool) -> int:
+    """Look at a prompt and a way of drawing with a run's best checkpoint; 1 where something would ruin every output."""
+    from umsicht.evaluate.checkpoint import find, input_of
+    from umsicht.evaluate.troubleshoot import Request, examine
+    from umsicht.findings import render
+    from umsicht.model import load_weights
+    from umsicht.score import of_transformer
+    from umsicht.tokenizer import Tokenizer
+
+    record = find_run(run)
+    model = load_weights(find(record)).eval()
+    tokenizer = Tokenizer.load(input_of(record, "tokenizer").path)
+    request = Request(
+        prompt,
+        temperature,
+        top_p,
+        seq_len=model.config.seq_len,
+        has_chat_training="finetune" in record.manifest or bool(record.manifest.get("stage")),
+    )
+    tokens, findings = examine(request, tokenizer, of_transformer(model))
+    if json:
+        shown: list[dict[str, Any]] = [{**f.to_dict(), "title": render(f).title} for f in findings]
+        print_json({"tokens": [{"id": i, "text": text} for i, text in tokens], "findings": shown})
+    else:
+        print(t("evaluate.trouble.tokens", n=len(tokens)))
+        console().print(" | ".join(repr(text)[1:-1] for _, text in tokens), markup=False)
+        for finding in findings:
+            print_finding(finding)
+        if not findings:
+            print(t("evaluate.trouble.nothing"))
+    return int(any(finding.grade == "stop" for finding in findings))
