@@ -28,15 +28,19 @@ class Half:
     base: Plan
     seeds: tuple[int, ...]
     ill_seeds: tuple[int, ...]
+    few_bytes: int
 
 
 HALVES = {
-    "dev": Half("stdlib", Plan(d_model=48, n_layers=2, rows=8, steps=420), (0, 1), ill_seeds=(0, 1)),
+    "dev": Half(
+        "stdlib", Plan(d_model=48, n_layers=2, rows=8, steps=420), (0, 1), ill_seeds=(0, 1), few_bytes=12_000
+    ),
     "scored": Half(
         "novels",
         Plan(d_model=56, n_layers=1, n_heads=4, rows=8, steps=300, eval_every=40),
         (10, 11),
         ill_seeds=(10,),
+        few_bytes=3_000,
     ),
 }
 
@@ -65,7 +69,7 @@ def _healthy(base: Plan) -> Iterator[tuple[str, Plan, tuple[str, ...]]]:
     yield "stopped-early", replace(base, stop_at=3 * n // 5), ()
 
 
-def _ill(base: Plan) -> Iterator[tuple[str, Plan, tuple[str, ...], tuple[str, ...]]]:
+def _ill(base: Plan, few: int) -> Iterator[tuple[str, Plan, tuple[str, ...], tuple[str, ...]]]:
     n = base.steps
     high, rise, good = ("both-high",), ("overfitting",), ("too-good",)
     yield "lr-too-small", replace(base, lr=2e-6, warmup=1), high, ()
@@ -74,9 +78,14 @@ def _ill(base: Plan) -> Iterator[tuple[str, Plan, tuple[str, ...], tuple[str, ..
     yield "updates-lost", replace(base, frozen_from=0), high, ()
     yield "no-capacity", replace(base, d_model=4, n_layers=1, n_heads=1), high, ()
     yield "far-too-short", replace(base, lr=3e-4, steps=60, eval_every=10), high, ()
-    small = replace(base, order="epochs", train_bytes=(12_000, 12_000))
+    small = replace(base, order="epochs", train_bytes=(few, few))
     yield "few-bytes", small, rise, ()
-    yield "fewer-bytes-dropout", replace(small, dropout=0.1, train_bytes=(8_000, 8_000)), rise, ()
+    yield (
+        "fewer-bytes-dropout",
+        replace(small, dropout=0.1, train_bytes=(2 * few // 3, 2 * few // 3)),
+        rise,
+        (),
+    )
     yield "few-bytes-constant", replace(small, schedule="constant", lr=2e-3, train_eval=False), rise, ()
     yield "no-causal-mask", replace(base, causal=False), good, ()
     yield "shift-zero", replace(base, shift=0), good, ()
@@ -118,5 +127,5 @@ def cases(half: str) -> Iterator[Case]:
         base = replace(made.base, seed=seed)
         for name, plan, events in _healthy(base):
             yield Case(f"healthy-{name}-s{seed}", plan, ("healthy",), events)
-        for name, plan, verdicts, events in _ill(base) if seed in made.ill_seeds else ():
+        for name, plan, verdicts, events in _ill(base, made.few_bytes) if seed in made.ill_seeds else ():
             yield Case(f"{name}-s{seed}", plan, verdicts, events)
