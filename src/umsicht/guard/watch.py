@@ -221,6 +221,7 @@ class Watch:
                 cosine=cosine,
                 call=self._updates + 1,
                 case="loop",
+                once=True,
                 micro_batches=1,
             )
 

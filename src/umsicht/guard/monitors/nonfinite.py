@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -162,11 +163,14 @@ def replay(module: nn.Module, compute: Callable[[], torch.Tensor]) -> Replay:
     for parameter in module.parameters():
         parameter.grad = None
     try:
-        with torch.enable_grad(), _Operations(found):
+        with warnings.catch_warnings(), torch.enable_grad(), _Operations(found):
+            warnings.simplefilter("ignore")
             loss = compute()
         found.loss = float(loss.detach())
         if loss.requires_grad:
-            loss.backward()  # type: ignore[no-untyped-call]
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                loss.backward()  # type: ignore[no-untyped-call]
         found.gradients = [
             n
             for n, p in module.named_parameters()
