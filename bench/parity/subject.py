@@ -50,7 +50,7 @@ def model_of(family: str, n_tokens: int, **changes: Any) -> Transformer:
         "softcap": 15.0 if family == "nanochat" else None,
     }
     if family == "gpt2":
-        sizes |= {"n_kv_heads": 2, "tied": True, "norm_eps": 1e-5}
+        sizes |= {"n_kv_heads": 2, "tied": True, "norm_eps": 1e-5, "embedding_std": 0.02}
     model = build(ModelConfig(**{**sizes, **changes}), seed=0)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():

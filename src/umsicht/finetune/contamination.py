@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from umsicht.findings import Finding
 from umsicht.words import t
 
 from .loading import Refused
 from .rows import Conversation, Preference, Row
+
+if TYPE_CHECKING:
+    from umsicht.corpus.protect import Hit
 
 
 def texts_of(row: Row) -> str:
@@ -38,7 +41,7 @@ def protected_rows(rows: Sequence[Row], recipe: Mapping[str, Any], root: Path) -
 
     sets = tuple(ProtectedSettings.model_validate(entry) for entry in declared)
     known = fingerprint(plan_protected(sets, root).pieces())
-    hits = {}
+    hits: dict[int, Hit] = {}
     for hit in scan(spans_from([texts_of(row) for row in rows]), known):
         hits.setdefault(hit.text, hit)
     return [

@@ -100,7 +100,7 @@ def _sft(
         return {"loss": nats / count}
 
     def attach(model: Transformer) -> tuple[Objective, list[Hook]]:
-        return LanguageModelling(uses_document_mask=True), [HeldOut("val/sft", measure, settings.validations)]
+        return LanguageModelling(document_mask=True), [HeldOut("val/sft", measure, settings.validations)]
 
     return Prepared(source, refused + more, table.to_dict(), table.lines(), attach)
 

@@ -27,14 +27,18 @@ from umsicht.record import QUIET, Progress, Run, content_id, short
 from umsicht.train import Outcome, Trainer
 from umsicht.words import t
 
+from . import checks
 from .base import check_base, evaluation_of
 from .contamination import finding as contaminated
 from .contamination import protected_rows
+from .exporting import probe_ids
 from .loading import Refused, Rows, load, split
 from .methods import KIND, METRIC, Prepared, prepare, rate_of, steps_of
+from .rows import Conversation
 from .subject import Subject, merged, open_subject
 
 STAGE_VERSION = 1
+TEMPLATE_ROWS = 200
 
 
 @dataclass(frozen=True)
@@ -93,6 +97,8 @@ def run_stage(
     rows.leave_out(leaked)
     training, held_out = split(rows.rows, settings.validation_share, settings.seed)
     prepared = prepare(settings, training, held_out, subject.tokenizer, subject.model.config.seq_len)
+    conversations = [row.messages for row in training if isinstance(row, Conversation)]
+    _pass(base, checks.template(conversations[:TEMPLATE_ROWS], subject.tokenizer), ())
     found = [*_data_findings(settings, rows, prepared.refused), *contaminated(leaked, total)]
     _pass(base, found, waivers)
     for name, value in prepared.lines:
@@ -221,6 +227,7 @@ def _train(
     settings: StageSettings, subject: Subject, prepared: Prepared, run: Run, progress: Progress
 ) -> Outcome:
     model = policy(settings, subject)
+    _pass(run, _algebra(model, subject), ())
     objective, hooks = prepared.attach(model)
     trainer = Trainer(
         model,
@@ -233,6 +240,13 @@ def _train(
         progress=progress,
     )
     return trainer.fit()
+
+
+def _algebra(model: Transformer, subject: Subject) -> list[Finding]:
+    """Adapters must start as the base, act, and merge exactly: checked on a line of text before they are trained."""
+    if model.config.lora is None:
+        return []
+    return checks.adapter_algebra(model, merged(subject.model), probe_ids(subject.tokenizer, 64))
 
 
 def train_settings(settings: StageSettings, steps: int, tokens: int) -> TrainSettings:
