@@ -18,6 +18,7 @@ from typing import Any
 
 from bench.common import QUICK, ROOT, Bench
 from bench.peers.environment import peer_python
+from umsicht.train.machine import choose_precision
 
 PAIRS = 3 if QUICK else 7
 STRETCH_S = 2.0 if QUICK else 6.0
@@ -127,8 +128,17 @@ def main() -> None:
                 f"share of the product ceiling, {label}", statistics.median(shares), target, unit="%"
             )
         best = 0.0
+        chosen, measured = choose_precision("auto", "cpu")
+        precisions = ("float32", "bfloat16") if chosen == "bfloat16" else ("float32",)
+        if chosen != "bfloat16":
+            slower = measured["bfloat16_product_s"] / measured["float32_product_s"]
+            bench.figure(
+                "bfloat16 product / float32 product, seconds",
+                slower,
+                note="emulated here: peers run in float32",
+            )
         for name, python in peers():
-            for precision in ("float32", "bfloat16"):
+            for precision in precisions:
                 peer = Subject(python, name, precision)
                 try:
                     if not peer.is_ready:
