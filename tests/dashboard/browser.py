@@ -66,7 +66,7 @@ class Tab:
         self.context = browser.new_context(
             **{"viewport": {"width": 1280, "height": 900}, "locale": "en-GB", **context}
         )
-        self.context.set_default_timeout(60_000)
+        self.context.set_default_timeout(120_000)
         self.page = self.context.new_page()
         self.foreign: list[str] = []
         self.complaints: list[str] = []
