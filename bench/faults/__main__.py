@@ -155,6 +155,8 @@ def main() -> None:
             f"healthy {name:28} {'quiet' if not answer['named'] and not answer.get('error') else answer}",
             flush=True,
         )
+    if wanted:
+        sys.exit(any(row["verdict"] != "named" for row in rows))
     right = sum(row["verdict"] == "named" for row in rows)
     bench.figure(
         "faults named, family and place", right / max(1, len(rows)), ">= 0.95", note=f"n = {len(rows)}"
