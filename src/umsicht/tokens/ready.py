@@ -84,38 +84,28 @@ def read_ids(path: Path, dtype: str) -> NDArray[Any]:
 
 def _split(name: str, files: Sequence[Path], made: ReadyMade, tokenizer: Tokenizer | None) -> Split:
     lengths_of = token_lengths(tokenizer) if tokenizer is not None else None
-    arrays, shards, starts, lengths, sources, sizes = [], [], [], [], [], []
     names = sorted({path.stem for path in files})
+    arrays: list[NDArray[Any]] = []
+    # Shard, start, length, source and bytes of each document, one block a file; the empty block gives a split without files its shape.
+    blocks = [np.zeros((5, 0), dtype=np.int64)]
     for number, path in enumerate(files):
         ids = read_ids(path, made.dtype)
         _check_range(path, ids, made)
         ends = _document_ends(ids, made.eos_id)
-        begin = np.concatenate([[0], ends[:-1]]).astype(np.int64) if len(ends) else ends
+        begin = np.concatenate([np.zeros(min(1, len(ends)), np.int64), ends[:-1]])
+        same = np.ones(len(ends), np.int64)
+        sizes = _bytes(ids, begin, ends, lengths_of)
         arrays.append(ids)
-        shards.append(np.full(len(ends), number, np.int32))
-        starts.append(begin)
-        lengths.append(ends - begin)
-        sources.append(np.full(len(ends), names.index(path.stem), np.int32))
-        sizes.append(_bytes(ids, begin, ends, lengths_of))
-    joined = [
-        np.concatenate(parts) if parts else np.zeros(0, kind)
-        for parts, kind in (
-            (shards, np.int32),
-            (starts, np.int64),
-            (lengths, np.int64),
-            (sources, np.int32),
-            (sizes, np.int64),
-        )
-    ]
-    shard_of, start, length, source, size = joined
+        blocks.append(np.stack([number * same, begin, ends - begin, names.index(path.stem) * same, sizes]))
+    shard_of, start, length, source, size = np.concatenate(blocks, axis=1)
     return Split(
         name,
         tuple(arrays),
-        shard_of,
+        shard_of.astype(np.int32),
         start,
         length,
         np.zeros(len(start), np.int32),
-        source,
+        source.astype(np.int32),
         size,
         [made.slice_name],
         names,
