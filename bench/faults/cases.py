@@ -344,7 +344,7 @@ case(
     "DA6",
     "DATA-ORDER",
     "data order",
-    {"code": _weights("shares.get(group.name, 0.0) * group.n_rows")},
+    {"code": _weights("shares.get(group.name, 0.0) * len(group.documents)")},
     {"code": _weights("(shares.get(group.name, 0.0) * (1.6 if group.name == 'erzeugt' else 1.0))")},
     recipe=_mixed,
 )

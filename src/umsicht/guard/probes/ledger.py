@@ -391,6 +391,7 @@ def _mix(subject: Subject, source: Any) -> Iterator[Finding]:
         labels, names = data.train.labels(by)
         sizes = np.bincount(labels, weights=data.train.lengths.astype(float), minlength=len(names))
         declared = {name: float(size) for name, size in zip(names, sizes, strict=True)}
+    yield from _drawn(subject, source, declared)
     scale = sum(declared.values()) or 1.0
     # Tokens of a row belong together: the row, not the token, is what was drawn.
     n_rows = max(1, len(ledger.steps))
@@ -408,6 +409,34 @@ def _mix(subject: Subject, source: Any) -> Iterator[Finding]:
             )
             return
     yield from _runs(subject, source, data)
+
+
+def _drawn(subject: Subject, source: Any, declared: dict[str, float]) -> Iterator[Finding]:
+    """Shares of the first 4,000 rows by the source's own count: a schedule by arithmetic has no excuse of chance."""
+    groups = [getattr(group, "name", "") for group in getattr(source, "groups", ())]
+    if (
+        not subject.declared.shares
+        or not hasattr(source, "group_numbers")
+        or not set(declared) <= set(groups)
+    ):
+        return
+    counts: Counter[str] = Counter()
+    step = 0
+    while sum(counts.values()) < 4000:
+        counts.update(groups[number] for number in source.group_numbers(step).tolist())
+        step += 1
+    total, scale = sum(counts.values()), sum(declared.values())
+    for name, weight in declared.items():
+        found, expected = counts[name] / total, weight / scale
+        if abs(found - expected) > 0.01:
+            yield Finding(
+                "DATA-ORDER/mix",
+                "stop",
+                "data-order",
+                location=f"data order: {name}",
+                numbers=numbers(name=name, found=found, declared=expected, rows=total, sigma=0.0),
+            )
+            return
 
 
 def _runs(subject: Subject, source: Any, data: Any) -> Iterator[Finding]:
