@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from umsicht.cli.output import TerminalProgress, print_finding, print_json, print_table
@@ -17,6 +18,8 @@ def evaluate(
     device: str = "cpu",
     samples: bool = True,
     deep: bool = False,
+    task: list[Path] | None = None,
+    limit: int | None = None,
     json: bool = False,
     dry_run: bool = False,
 ) -> int:
@@ -34,6 +37,10 @@ def evaluate(
         Draw the recipe's fixed prompts too.
     deep
         Also measure how much context is used and which rare facts are known (a minute or more).
+    task
+        A local multiple-choice file (JSONL, also .gz); may be given several times.
+    limit
+        Rows asked of each task; a limited result is marked partial.
     json
         Print JSON.
     dry_run
@@ -46,7 +53,9 @@ def evaluate(
         print(t("evaluate.would_write", path=record.evaluations / f"{find(record, checkpoint).name}-….json"))
         return 0
     progress = QUIET if json else TerminalProgress()
-    result = evaluate_checkpoint(record, Options(checkpoint, device, samples, deep), progress=progress)
+    result = evaluate_checkpoint(
+        record, Options(checkpoint, device, samples, tuple(task or ()), limit, deep), progress=progress
+    )
     order = result.method.get("ngram_order", 5)
     if json:
         print_json(result.to_dict())
@@ -87,6 +96,24 @@ def evaluate(
 
 
 def _print_deeper(more: dict[str, Any]) -> None:
+    if more.get("tasks"):
+        print_table(
+            [
+                t(f"evaluate.task.{name}")
+                for name in ("task", "accuracy", "error", "per_byte", "chance", "rows")
+            ],
+            [
+                (
+                    r["task"],
+                    f"{r['accuracy']:.3f}",
+                    f"± {r['standard_error']:.3f}",
+                    f"{r['accuracy_per_byte']:.3f}",
+                    f"{r['chance']:.3f}",
+                    f"{r['rows']}/{r['of']}" + (f" ({t('evaluate.task.partial')})" if r["partial"] else ""),
+                )
+                for r in more["tasks"]
+            ],
+        )
     context = more.get("context")
     if context:
         print(

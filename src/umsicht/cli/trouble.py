@@ -26,7 +26,7 @@ def trouble(run: str, prompt: str, temperature: float, top_p: float, json: bool)
         temperature,
         top_p,
         seq_len=model.config.seq_len,
-        has_chat_training="finetune" in record.manifest or bool(record.manifest.get("stage")),
+        has_chat_training=bool(record.manifest.get("chat")),
     )
     tokens, findings = examine(request, tokenizer, of_transformer(model))
     if json:

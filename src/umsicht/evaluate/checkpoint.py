@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from umsicht.evaluate import baselines as baselines_module
-from umsicht.evaluate import context, copied, facts, heldout, labels
+from umsicht.evaluate import context, copied, facts, heldout, labels, tasks
 from umsicht.evaluate.evaluation import Evaluation, evaluate_model
 from umsicht.evaluate.promptset import load as load_prompts
 from umsicht.evaluate.reading import reminder
@@ -90,6 +90,10 @@ class Options:
     checkpoint: str = "best"
     device: str = "cpu"
     with_samples: bool = True
+    tasks: tuple[Path, ...] = ()
+    """Local multiple-choice files to ask, see `tasks.load`."""
+    limit: int | None = None
+    """Rows asked of each task; a limited result is marked partial."""
     deep: bool = False
     """Also measure the use of context and the recall of rare facts (a minute or more on a CPU)."""
 
@@ -134,6 +138,8 @@ def evaluate_checkpoint(run: Run, options: Options = Options(), *, progress: Pro
     if options.deep:
         more, deeper = _look_deeper(run, model, tokenizer, baselines, options.device, progress)
         findings += deeper
+    if options.tasks:
+        more["tasks"] = _ask_tasks(model, tokenizer, options, progress)
     result = replace(result.with_findings([*findings, *reminder(run, settings.remind_after)]), more=more)
     result.save(run)
     for finding in result.findings:
@@ -164,6 +170,27 @@ def _judge_samples(
         findings += copied.judge(shares, texts, step)
     run.add_samples(_unseen(run, rows))
     return figures, findings
+
+
+def _ask_tasks(
+    model: Transformer, tokenizer: Tokenizer, options: Options, progress: Progress
+) -> list[dict[str, Any]]:
+    ask, found = of_transformer(model), []
+    for path in options.tasks:
+        name = path.name.removesuffix(".gz").removesuffix(".jsonl")
+        progress.stage(name)
+        result = tasks.evaluate(
+            ask,
+            tokenizer,
+            name,
+            tasks.load(path),
+            limit=options.limit,
+            window=model.config.seq_len,
+            device=options.device,
+        )
+        progress.close()
+        found.append(result.to_dict())
+    return found
 
 
 def _look_deeper(

@@ -72,7 +72,7 @@ class Evaluation:
     took_s: float = 0.0
     created: str = ""
     more: dict[str, Any] = field(default_factory=dict)
-    """Deeper looks by name: `context`, `facts`."""
+    """Deeper looks by name: `context`, `facts`, `tasks`."""
 
     def beats(self, baseline: str) -> tuple[str, ...]:
         """Slices on which the model needs fewer bits per byte than `xz`, `xz_context` or `ngram5`."""
@@ -121,7 +121,7 @@ class Evaluation:
             findings=tuple(Finding.from_dict(f) for f in plain.get("findings", ())),
             took_s=float(plain.get("took_s", 0.0)),
             created=str(plain.get("created", "")),
-            more={name: plain[name] for name in ("context", "facts") if name in plain},
+            more={name: plain[name] for name in ("context", "facts", "tasks") if name in plain},
         )
 
     def save(self, run: Run) -> Path:
