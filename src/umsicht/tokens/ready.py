@@ -87,7 +87,7 @@ def _split(name: str, files: Sequence[Path], made: ReadyMade, tokenizer: Tokeniz
     names = sorted({path.stem for path in files})
     arrays: list[NDArray[Any]] = []
     # Shard, start, length, source and bytes of each document, one block a file; the empty block gives a split without files its shape.
-    blocks = [np.zeros((5, 0), dtype=np.int64)]
+    blocks: list[NDArray[np.int64]] = [np.zeros((5, 0), dtype=np.int64)]
     for number, path in enumerate(files):
         ids = read_ids(path, made.dtype)
         _check_range(path, ids, made)
