@@ -37,7 +37,9 @@ def read_jsonl_log(path: Path, columns: Mapping[str, str] | None = None) -> Curv
             continue
         for key, value in row.items():
             ours = mapped.get(key)
-            if ours is not None and ours not in (names.STEP, names.RUN, names.TIME):
+            if ours == names.TIME and not isinstance(value, int | float):
+                continue
+            if ours is not None and ours not in (names.STEP, names.RUN):
                 _add(found, ours, step, value, damage)
     if not any(name.startswith(("train", "val")) for name in found.steps):
         raise UserError(
