@@ -23,7 +23,7 @@ from umsicht.corpus.work import Workspace
 
 HERE = Path(__file__).parent
 PEERS = HERE.parent / "peers" / ".venvs" / "dedupe" / "bin" / "python"
-SIZE = 40_000_000 if QUICK else 320_000_000
+SIZE = 24_000_000 if QUICK else 320_000_000
 PART = 32_000_000
 REPEATS = 1 if QUICK else 3
 SHARE = {"daft": 1.0, "rensa": 0.25 if QUICK else 0.2, "datasketch": 0.05 if QUICK else 0.02}

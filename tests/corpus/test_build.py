@@ -233,3 +233,24 @@ def test_an_interrupted_build_goes_on_where_it_was(tmp_path: Path, monkeypatch: 
     assert len(calls) == len(set(calls)) + 1, "only the interrupted task ran twice"
     assert [d.id for d in documents(again)] == [d.id for d in documents(whole)]
     assert not (tmp_path / "artifacts" / "work").exists()
+
+
+def test_validation_that_training_knows_piece_by_piece_leaves(tmp_path: Path) -> None:
+    pieces = sentences(60, seed=9)
+    mosaics = [" ".join(pieces[k : k + 3]) for k in range(57)]
+    (tmp_path / "a.jsonl").write_text(
+        "".join(json.dumps({"text": text}) + "\n" for text in mosaics + sentences(200, 3))
+    )
+    off = {"near": {"enabled": False}, "paragraphs": {"enabled": False}, "lines": {"enabled": False}}
+    artifact = make(
+        tmp_path,
+        [{"name": "s", "path": "a.jsonl", "language": "en"}],
+        dedupe=off,
+        validation={"min_bytes": 4_000},
+    )
+    gone = [row for row in rows(artifact, "dropped") if row["reason"] == "overlaps-training"]
+    assert gone and {row["text"] for row in gone} <= set(mosaics)
+    val = [document.text for document in documents(artifact, "val")]
+    assert val and not set(val) & set(mosaics)
+    (counts,) = artifact.report["slices"].values()
+    assert counts["val"] == {"documents": len(val), "bytes": sum(len(text) for text in val)}

@@ -41,7 +41,7 @@ FORMS: dict[str, Callable[[str], str]] = {
     "json": lambda t: json.dumps({"question": t}),
     "csv": lambda t: f'17,"{t}",14',
     "bold words": lambda t: " ".join(f"**{w}**" for w in t.split()),
-    "full width": lambda t: "".join(chr(ord(c) + 0xFEE0) if c.isalnum() and c.isascii() else c for c in t),
+    "full width": lambda t: "".join(chr(ord(c) + 0xFEE0) if c.isalpha() and c.isascii() else c for c in t),
     "decomposed": lambda t: unicodedata.normalize("NFD", t),
     "comment": lambda t: "\n".join(f"# {line}" for line in textwrap.wrap(t, 60)),
     "twice": lambda t: t + "\n\n" + t,

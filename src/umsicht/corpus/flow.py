@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from umsicht.corpus import lines as line_stage
 from umsicht.corpus.carry import Names
@@ -15,6 +17,13 @@ from umsicht.corpus.document import DROPPED_SCHEMA, SCHEMA, write_table
 from umsicht.corpus.engine import Engine
 from umsicht.corpus.exact import exact_tasks, find_exact
 from umsicht.corpus.finish import FinishTask, finish
+from umsicht.corpus.independence import (
+    LARGEST_OVERLAP,
+    OverlapTask,
+    find_overlap,
+    part_ways,
+    validation_runs,
+)
 from umsicht.corpus.index import DROP, index_path, open_rows
 from umsicht.corpus.ledger import Ledger
 from umsicht.corpus.near import NearJob, NearResult, find_near
@@ -53,6 +62,7 @@ class Flow:
         self.parts: list[dict[str, Any]] = []
         self.prepared: list[dict[str, Any]] = []
         self.notes: dict[str, Any] = {}
+        self.left: list[Path] = []
 
     def run(self, folder: Path) -> dict[str, Any]:
         """All stages, then the files into the artifact's folder; returns the report."""
@@ -63,7 +73,7 @@ class Flow:
         near = self._near()
         boilerplate = self._lines()
         spans, paragraphs = self._paragraphs()
-        finished = self._finish(exact, near, boilerplate, spans, paragraphs)
+        finished = self._independent(self._finish(exact, near, boilerplate, spans, paragraphs))
         self._move(finished, folder)
         return make_report(
             self.settings,
@@ -365,6 +375,47 @@ class Flow:
             self.ledger.merge(result["ledger"])
         return finished
 
+    def _independent(self, finished: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Take validation documents out that training knows piece by piece."""
+        write, folder = self.work.stage("write"), self.work.stage("overlap")
+        holders = [result for result in finished if result["files"]["val"]]
+        tables = [pq.read_table(write / result["files"]["val"]) for result in holders]
+        if not tables:
+            return finished
+        runs = validation_runs(tables)
+        runs.save(folder / "table.npz")
+        tasks = [
+            OverlapTask(str(write / name), str(folder / "table.npz"), str(folder / f"{name}.npy"))
+            for name in (result["files"]["train"] for result in finished)
+            if name
+        ]
+        found = self.work.run(
+            self.engine, "overlap", find_overlap, tasks, self.progress, t("corpus.stage.overlap")
+        )
+        overlap = runs.overlap([result["file"] for result in found])
+        first = 0
+        for result, table in zip(holders, tables, strict=True):
+            mine = overlap[first : first + table.num_rows]
+            first += table.num_rows
+            if (mine > LARGEST_OVERLAP).any():
+                self._leave(result, table, mine, folder)
+        return finished
+
+    def _leave(
+        self, result: dict[str, Any], table: pa.Table, overlap: npt.NDArray[np.float64], folder: Path
+    ) -> None:
+        name = result["files"]["val"]
+        gone = folder / f"{name}.gone.parquet"
+        stays = part_ways(table, overlap, folder / name, gone)
+        result["files"]["val"] = f"../overlap/{name}" if stays.any() else ""
+        self.left.append(gone)
+        result["reasons"].append(["train", "overlaps-training", int((~stays).sum())])
+        for row in table.select(["domain", "language", "bytes"]).filter(pa.array(~stays)).to_pylist():
+            entry = result["slices"][f"{row['domain']}.{row['language']}"]
+            entry["val"] = [entry["val"][0] - 1, entry["val"][1] - row["bytes"]]
+            if not entry["val"][0]:
+                del entry["val"]
+
     def _move(self, finished: Sequence[dict[str, Any]], folder: Path) -> None:
         read, write = self.work.stage("read"), self.work.stage("write")
         dropped = [read / result["dropped"] for result in self.prepared if result["dropped"]]
@@ -372,7 +423,7 @@ class Flow:
             split: [write / result["files"][split] for result in finished if result["files"][split]]
             for split in ("train", "val", "dropped")
         }
-        files["dropped"] = dropped + files["dropped"]
+        files["dropped"] = dropped + files["dropped"] + self.left
         for split, paths in files.items():
             target = folder / split
             target.mkdir()

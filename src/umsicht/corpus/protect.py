@@ -145,7 +145,7 @@ def fingerprint(pieces: Iterable[Piece]) -> Fingerprint:
         labels.append((number, piece.item.replace("\t", " "), piece.field.replace("\t", " ")))
         texts.append(piece.text)
     set_of = np.array([label[0] for label in labels], np.uint32)
-    hashes, owners, lengths = _runs_of(texts)
+    hashes, owners, lengths = runs_of(texts)
     hashes, owners = _without_common(hashes, owners, set_of, lengths[owners] if len(owners) else owners)
     sizes = np.bincount(owners, minlength=len(texts)).astype(np.uint32)
     needed = np.minimum(np.maximum(sizes * COVERAGE, 1), MANY_RUNS).astype(np.float32)
@@ -171,7 +171,7 @@ def fingerprint(pieces: Iterable[Piece]) -> Fingerprint:
     )
 
 
-def _runs_of(
+def runs_of(
     texts: Sequence[str],
 ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
     """Different run hashes of every text, sorted by hash, their owners, and the words of every text."""

@@ -44,8 +44,9 @@ def text_stats(buffer: Any, starts: Any, ends: Any, codes: Any, extra: Any, out:
         n_words = hash_words(buffer, start, end, codes, extra, words)
         n_runs = hash_shingles(words, n_words, 5, runs)
         different = _sort_unique(runs, n_runs)
-        characters = spaces_words = letters = symbols = braces = alone = 0
-        bullets = ellipses = ended = short = n_lines = 0
+        characters: Any = 0
+        spaces_words = letters = symbols = braces = alone = characters
+        bullets = ellipses = ended = short = n_lines = characters
         inside = False
         line_start = start
         for position in range(start, end + 1):

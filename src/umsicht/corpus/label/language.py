@@ -16,8 +16,8 @@ from typing import Any
 
 from umsicht.corpus.label.code import looks_like_code
 
-SAMPLE = 500
-LOOKED_AT = 2_000
+SAMPLE = 256
+LOOKED_AT = 800
 LOOKED_AT_MARKUP = 6_000
 FEW_LETTERS = 4
 CODE = "code"
