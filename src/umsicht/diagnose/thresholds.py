@@ -70,7 +70,8 @@ class Thresholds:
     frozen_share: float = 0.15
 
     # Saw-tooth: the residual repeats with the epoch.
-    saw_correlation: float = 0.4
+    # Where the record holds no epochs the period is searched for, and chance finds weak ones.
+    saw_correlation: float = 0.6
     saw_correlation_known: float = 0.3
     saw_amplitude: float = 1.0
     saw_periods: int = 3

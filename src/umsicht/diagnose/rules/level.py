@@ -117,7 +117,10 @@ def plateau(case: Case) -> Ruling | None:
 
 
 def saw_tooth(case: Case) -> Ruling | None:
-    """Training loss repeats itself with the epoch."""
+    """Training loss repeats itself with the epoch; a model that learned nothing has no shape to repeat."""
+    ratio = case.facts.ratio(case.facts.train_best)
+    if ratio is not None and ratio >= high_share(case.facts, case.limits):
+        return None
     for event in case.of_kind("saw-tooth"):
         train = case.facts.train
         period = event.numbers["period_steps"]
