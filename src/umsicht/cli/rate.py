@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import cyclopts
 
@@ -93,7 +93,7 @@ def new(
     *systems: str,
     outputs: Path | None = None,
     name: str = "round-1",
-    raters: tuple[str, ...] = ("rater-1", "rater-2"),
+    raters: Annotated[tuple[str, ...], cyclopts.Parameter(consume_multiple=True)] = ("rater-1", "rater-2"),
     kind: Literal["pairwise", "scores"] = "pairwise",
     seed: int | None = None,
     folder: Path | None = None,
