@@ -289,27 +289,34 @@ def _repeats(subject: Subject, source: Any) -> Iterator[Finding]:
             numbers=numbers(read=len(seen), rows=total, share=1 - len(seen) / total),
         )
     if edge >= 1 and not by_group:
-        first = [value for step in range(min(4, edge)) for value in source.batch(step).rows.tolist()]
-        second = [
-            value for step in range(edge, edge + min(4, edge)) for value in source.batch(step).rows.tolist()
-        ]
-        ordered_ids = list(first)
-        if len(first) >= 8 and first == second[: len(first)]:
-            yield Finding(
-                "DATA-ORDER/same-order",
-                "stop",
-                "data-order",
-                location="data order: epoch 1",
-                numbers=numbers(rows=len(first)),
-            )
-        if len(first) >= 8 and ordered_ids == sorted(ordered_ids) and not subject.declared.ordered:
-            yield Finding(
-                "DATA-ORDER/not-shuffled",
-                "stop",
-                "data-order",
-                location="data order",
-                numbers=numbers(rows=len(first), runs=1, expected=len(first) / 2),
-            )
+        yield from _order_of_epochs(subject, source, edge)
+
+
+def _order_of_epochs(subject: Subject, source: Any, edge: int) -> Iterator[Finding]:
+    """Neighbours of one epoch must not be neighbours in the next, wherever the second one begins to repeat the first."""
+    first = [value for step in range(min(edge, 400)) for value in source.batch(step).rows.tolist()]
+    later = range(edge + 1, edge + 1 + min(12, edge))
+    second = [value for step in later for value in source.batch(step).rows.tolist()]
+    neighbours = set(zip(first, first[1:], strict=False))
+    pairs = list(zip(second, second[1:], strict=False))
+    kept = sum(pair in neighbours for pair in pairs)
+    if len(pairs) >= 8 and kept > 0.5 * len(pairs):
+        yield Finding(
+            "DATA-ORDER/same-order",
+            "stop",
+            "data-order",
+            location="data order: epoch 1",
+            numbers=numbers(rows=len(second), kept=kept, pairs=len(pairs)),
+        )
+    rising = sum(left < right for left, right in zip(first, first[1:], strict=False))
+    if len(first) >= 16 and rising > 0.95 * (len(first) - 1) and not subject.declared.ordered:
+        yield Finding(
+            "DATA-ORDER/not-shuffled",
+            "stop",
+            "data-order",
+            location="data order",
+            numbers=numbers(rows=len(first), runs=len(first) - rising, expected=len(first) / 2),
+        )
 
 
 def _equal(left: Batch, right: Batch) -> bool:

@@ -58,12 +58,14 @@ def _first_of_kind(found: list[Finding]) -> Iterator[Finding]:
 
 def _distinct(subject: Subject) -> list[Example]:
     """A few batches, those with pads and ignored labels first, cut to a few rows."""
-    ranked = sorted(subject.examples, key=lambda example: float(example.active.float().mean()))
+    ranked = sorted(
+        subject.examples, key=lambda example: float((example.active & example.real).float().mean())
+    )
     chosen = [*ranked[:2], *subject.examples[:LOOKED_AT]]
     out = []
     for example in chosen[:LOOKED_AT]:
         rows = max(1, min(8, 1024 // max(1, example.ids.shape[1])))
-        share = example.active.float().mean(dim=1)
+        share = (example.active & example.real).float().mean(dim=1)
         order = torch.argsort(share)[:rows]
         out.append(to_device(example.take(order.cpu()), subject.need_model().device))
     return out
