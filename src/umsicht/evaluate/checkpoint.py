@@ -116,7 +116,7 @@ def evaluate_checkpoint(run: Run, options: Options = Options(), *, progress: Pro
     findings: list[Finding] = []
     if options.with_samples:
         progress.stage(t("evaluate.stage.samples"))
-        prompts = load_prompts(settings.samples.prompts).only(languages_of(baselines))
+        prompts = load_prompts(settings.samples.prompts).only(languages_of(run, settings))
         rows = list(draw(model, tokenizer, prompts, settings.samples, step=step, tokens=tokens))
         samples, findings = _judge_samples(run, tokenizer, rows, step)
         progress.close()
@@ -222,10 +222,12 @@ def _unseen(run: Run, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return [row for row in rows if row["id"] not in known]
 
 
-def languages_of(baselines: Artifact) -> set[str]:
-    """Languages of the corpus, `code` included, read off the slices that were held out."""
-    names = set(baselines.report["slices"]) | set(baselines.report.get("pooled", {}))
-    return {name.rpartition(".")[2] for name in names} | {name.partition(".")[0] for name in names}
+def languages_of(run: Run, settings: EvaluateSettings) -> tuple[str, ...]:
+    """Whose prompts are drawn: the recipe's languages, else those of the corpus's slices, as during training."""
+    if settings.samples.languages:
+        return settings.samples.languages
+    slices = input_of(run, "corpus").report.get("slices", {})
+    return tuple(sorted({name.rpartition(".")[2] for name in slices}))
 
 
 def _weights_digest(manifest: dict[str, object]) -> str:
