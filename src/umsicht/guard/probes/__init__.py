@@ -8,7 +8,7 @@ from umsicht.guard.probes.documents import document_isolation
 from umsicht.guard.probes.dtypes import dtypes
 from umsicht.guard.probes.evaluation import evaluation
 from umsicht.guard.probes.initial import initialisation
-from umsicht.guard.probes.ledger import order, rows
+from umsicht.guard.probes.ledger import order, padding, rows
 from umsicht.guard.probes.mask import active_targets
 from umsicht.guard.probes.norm import loss_norm
 from umsicht.guard.probes.overfit import overfit
@@ -47,6 +47,7 @@ PIPELINE_PROBES: tuple[Probe, ...] = (
     Probe("T3", "boundaries", boundaries),
     Probe("T4", "rows", rows),
     Probe("T15", "data-order", order),
+    Probe("T6 padding", "active-targets", padding),
     Probe("T10", "batch-algebra", trainer.batch_algebra),
     Probe("T11", "one-step", trainer.one_step),
     Probe("T14", "resume", rehearsal, slow=True),

@@ -64,6 +64,32 @@ class Haystack:
         return None
 
 
+def padding(subject: Subject) -> Iterator[Finding]:
+    """Padding is rare in well-packed rows, so many batches are looked at for it: none of it may be a target."""
+    source = subject.need("source", "a batch source")
+    total = getattr(source, "total_steps", None)
+    for step in range(min(150, total or 150)):
+        batch = source.batch(step)
+        wrong = (batch.document_ids < 0) & (batch.targets != IGNORE)
+        if bool(wrong.any()):
+            row, position = (int(value) for value in wrong.nonzero()[0])
+            active = int((batch.targets != IGNORE).sum())
+            count = int(wrong.sum())
+            yield Finding(
+                "TARGET-MASK/pad-active",
+                "stop",
+                "active-targets",
+                location=f"rows: step {step}, row {row}, position {position}",
+                numbers=numbers(
+                    positions=count,
+                    share_of_weight=count / max(1, active),
+                    active=active,
+                    expected=active - count,
+                ),
+            )
+            return
+
+
 def haystack_of(subject: Subject, data: Any) -> Haystack:
     """The training documents, laid out for searching once."""
     found: Haystack | None = subject.extra.get("haystack")
