@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 PY := $(BIN)/python
 TORCH_INDEX ?=
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
+# Two processes with one thread each: more threads than cores make small matrix work many times slower, not faster.
+TESTS = OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(PY) -m pytest -q -n 2 --dist loadfile
 export UMSICHT_TEST_DATA ?= $(wildcard $(abspath ../shared/data))
 
 .PHONY: help demo test test-all lint types install install-dev docs clean $(BENCHES)
@@ -49,10 +51,10 @@ system:
 	  echo "No Chromium: browser tests will be skipped."
 
 test: lint types system ## linters, strict types and the short tests (at most 12 minutes on two cores)
-	$(PY) -m pytest -q -m 'not long'
+	$(TESTS) -m 'not long'
 
 test-all: lint types system ## everything, peers and oracles included (at most 60 minutes)
-	$(PY) -m pytest -q
+	$(TESTS)
 
 bench-%: install-dev ## a benchmark: bench-corpus, bench-train, …
 	$(PY) -m bench.$(subst -,_,$*)

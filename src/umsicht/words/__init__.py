@@ -1,7 +1,7 @@
 """Every user-facing sentence, in English and German.
 
 Catalogues are JSON files, one pair an area: `words/en/<area>.json` and `words/de/<area>.json` hold `{"key": "sentence with
-{placeholders}"}`; a sentence is asked for as `t("area.key", placeholder=…)`. Plurals are two keys, `key.one` and `key.other`, chosen by
+{placeholders}"}`; a sentence is asked for as `t("cli.took", duration=…)`. Plurals are two keys, `key.one` and `key.other`, chosen by
 `count`. Finding texts live in `words/<lang>/findings/<area>.json`. Codes, keys and file formats are never translated.
 """
 
