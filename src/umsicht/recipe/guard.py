@@ -8,14 +8,14 @@ from pydantic import Field
 
 from umsicht.recipe.base import Section
 
-Remedy = Literal["note", "stop", "skip", "rewind"]
+Remedy = Literal["note", "stop", "skip"]
 
 
 class MonitorSettings(Section):
     """What watches the run, and what an alarm does. A value that is not finite always stops the run before the weights move."""
 
     spike: Remedy = "note"
-    """A loss above median + 6 MAD of the last 64 steps: note it, stop, skip the step, or rewind to the last good checkpoint (once)."""
+    """A loss above median + 6 MAD of the last 64 steps: note it, stop, or skip the step."""
 
     shift: Remedy = "note"
     """The level of the loss moves by more than 6 standard errors against its own trend, up or down."""
@@ -29,9 +29,6 @@ class MonitorSettings(Section):
 
 class GuardSettings(Section):
     """What is checked and what an alarm does."""
-
-    rehearsal_tokens: int | None = Field(default=None, gt=0)
-    """A longer run starts only after `umsicht check` has passed for it. Left out: the smaller of 1 % of the run and 2 million tokens."""
 
     stability_steps: int = Field(default=50, ge=0)
     """Steps of the stability rehearsal on rows of a quarter length; 0 leaves it out."""

@@ -47,14 +47,14 @@ class CurveMonitor(Hook):
             self.alarms += 1
             if self.alarms <= KEPT:
                 keep_batch(view, finding, self.tokenizer)
-            if remedy in ("stop", "rewind"):
+            if remedy == "stop":
                 raise StopRun(finding)
             view.run.add_finding({**finding.to_dict(), "step": view.step})
         return "skip" if remedy == "skip" and alarm.kind == "spike" else None
 
     def _finding(self, view: View, alarm: Alarm, normal: float, remedy: str, lasting: bool) -> Finding:
         name = "CURVE/does-not-recover" if lasting else f"CURVE/{alarm.kind}"
-        grade = "stop" if remedy in ("stop", "rewind") else "warn"
+        grade = "stop" if remedy == "stop" else "warn"
         return Finding(
             name,
             grade,  # type: ignore[arg-type]  # one of two literals
