@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,10 @@ from typing import Any
 from umsicht.evaluate import SampleHook, load_prompts
 from umsicht.model import ModelConfig, Transformer, build, derive, describe
 from umsicht.pipeline.walk import Walk
-from umsicht.record import Artifact, Run, content_id, short
+from umsicht.record import Artifact, Run, content_id, file_digest, short
 from umsicht.tokenizer import Tokenizer
 from umsicht.tokens import PackedSource, TokenData
+from umsicht.tokens.ready import ReadyMade, open_files
 from umsicht.train import Every, Hook, Outcome, Trainer
 from umsicht.train.budget import total_steps
 from umsicht.train.changes import is_safe
@@ -53,8 +54,28 @@ class Material:
 
     @cached_property
     def data(self) -> TokenData:
-        """The run's tokens."""
-        return TokenData.open(self.made.tokens.path)
+        """The run's tokens: those of the corpus, or of ready-made files where the recipe names some."""
+        own = TokenData.open(self.made.tokens.path)
+        files = self.ready_made()
+        if not files["train"]:
+            return own
+        made_with = ReadyMade(self.tokenizer.n_tokens, self.tokenizer.eos_id)
+        ready = open_files(files["train"], files["val"], made_with, self.tokenizer)
+        return replace(ready, val=ready.val if files["val"] else own.val)
+
+    def ready_made(self) -> dict[str, list[Path]]:
+        """Files of `tokens.ready_made` by split; relative ones start at the recipe's folder."""
+        files: dict[str, list[Path]] = {"train": [], "val": []}
+        for entry in self.walk.recipe.tokens.ready_made:
+            split = "val" if entry.startswith("val=") else "train"
+            files[split].append(self.walk.root / entry.removeprefix("val="))
+        return files
+
+    def input_ids(self) -> dict[str, str]:
+        """Ids of everything the run rests on: artifacts, and ready-made files by content."""
+        files = self.ready_made()
+        given = [path for path in (*files["train"], *files["val"]) if path.is_file()]
+        return {**self.made.ids(), **{f"file:{path.name}": file_digest(path) for path in given}}
 
     @cached_property
     def config(self) -> ModelConfig:
@@ -105,7 +126,7 @@ def identity(material: Material) -> str:
             "train": _numbers_only(recipe.train.plain()),
             "tokens": recipe.tokens.plain(),
             "seed": recipe.seed,
-            "inputs": material.made.ids(),
+            "inputs": material.input_ids(),
         }
     )
 
@@ -139,7 +160,7 @@ def open_run(material: Material, *, extra: Mapping[str, Any] | None = None) -> R
             "id": identity(material),
             "name": recipe.name,
             "recipe": recipe.plain(),
-            "inputs": material.made.ids(),
+            "inputs": material.input_ids(),
             "seed": recipe.seed,
             "model": {**material.config.to_dict(), "n_parameters": n_parameters(material)},
             "planned_steps": steps,

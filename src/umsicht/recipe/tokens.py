@@ -73,4 +73,5 @@ class TokensSettings(Section):
     """Tokens in one shard file."""
 
     ready_made: list[str] = Field(default=[])
-    """Ready-made token files (nanoGPT `.bin`, `.npy`) used instead of encoding a corpus; the last one given as `val=PATH` validates."""
+    """Ready-made token files (nanoGPT or llm.c `.bin`, `.npy`) to train on instead of the corpus's own tokens; `val=PATH` validates. The ids
+    must be those of this recipe's tokenizer."""
