@@ -29,7 +29,7 @@ SHORT = (
     "DA1-faint",
     "DA10-faint",
     "TG1-loud",
-    "TG6-faint",
+    "TG6-loud",
     "TG11b-loud",
     "MO2-faint",
     "MO12-faint",

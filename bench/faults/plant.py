@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import sys
-import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,12 +19,14 @@ def rewrite(owner: Any, name: str, old: str, new: str) -> None:
     """Replace a piece of a function's source and put the changed function in its place."""
     function = inspect.getattr_static(owner, name)
     plain = function.__func__ if isinstance(function, staticmethod | classmethod) else function
-    source = textwrap.dedent(inspect.getsource(plain))
+    source = inspect.getsource(plain)
     if old not in source:
         raise LookupError(f"{old!r} is not in {name}")
     space = dict(sys.modules[plain.__module__].__dict__)
     lines = source.replace(old, new)
-    exec(compile("from __future__ import annotations\n" + lines, f"planted:{name}", "exec"), space)
+    # A method keeps its indentation, so that what is replaced reads here as it reads in its file.
+    head = "if True:\n" if lines[:1].isspace() else ""
+    exec(compile("from __future__ import annotations\n" + head + lines, f"planted:{name}", "exec"), space)
     changed = space[name]
     setattr(
         owner, name, type(function)(changed) if isinstance(function, staticmethod | classmethod) else changed

@@ -73,8 +73,8 @@ def write_gguf(
 
     Raises `UserError` for a family or a tokenizer that llama.cpp does not know, or where `gguf` is not installed.
     """
-    gguf = _library()
     _refuse(config, tokenizer)
+    gguf = _library()
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.parent / f".tmp-{path.name}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
     try:
