@@ -81,7 +81,7 @@ def test_every_slice_is_scored_beside_its_baselines(walked: Path) -> None:
 def test_the_verdict_and_the_report_are_there_and_the_report_asks_for_nothing_foreign(walked: Path) -> None:
     result = json.loads((walked / "result.json").read_text())
     assert result["diagnosis"]["verdict"]
-    page = walked / result["report"].read_text(encoding="utf-8")
+    page = (walked / result["report"]).read_text(encoding="utf-8")
     assert "<svg" in page
     assert 'src="http' not in page
     assert 'href="http' not in page.replace('href="http://www.w3.org', "")
