@@ -7,8 +7,9 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from umsicht.cli.options import Overrides
 from umsicht.cli.output import print_finding, print_json, print_table
-from umsicht.cli.run import Overrides, open_walk
+from umsicht.cli.run import open_walk
 from umsicht.words import t
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import cyclopts
-from cyclopts import Parameter
 
+from umsicht.cli.options import Overrides
 from umsicht.cli.output import TerminalProgress, console, human, print_finding, print_json, print_table
 from umsicht.cli.projects import project_of
 from umsicht.findings import Finding, UserError
@@ -17,8 +17,6 @@ from umsicht.words import t
 corpus = cyclopts.App(name="corpus", help=t("cli.verb.corpus"))
 classifier = cyclopts.App(name="classifier", help=t("corpus.cli.classifier"))
 corpus.command(classifier)
-
-Overrides = Annotated[list[str], Parameter(name="--set", negative=(), allow_leading_hyphen=True)]
 
 
 @corpus.command

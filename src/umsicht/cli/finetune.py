@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
+from umsicht.cli.options import Overrides, Waived
 from umsicht.cli.output import TerminalProgress, print_finding, print_json, print_table
 from umsicht.cli.projects import find_run
 from umsicht.findings import UserError
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from umsicht.recipe.finetune import FinetuneSettings
 
 Files = Annotated[list[Path], Parameter(name="--data", negative=())]
-Overrides = Annotated[list[str], Parameter(name="--set", negative=(), allow_leading_hyphen=True)]
-Waived = Annotated[list[str], Parameter(name="--waive", negative=())]
 
 
 def finetune(

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-from cyclopts import Parameter
+from typing import TYPE_CHECKING, Any
 
 from umsicht.cli.finetune import show_stage
+from umsicht.cli.options import Overrides, Waived
 from umsicht.cli.output import TerminalProgress, human, print_finding, print_json, print_table
 from umsicht.findings import UserError
 from umsicht.recipe import Recipe, load_recipe
@@ -17,9 +16,6 @@ from umsicht.words import t
 if TYPE_CHECKING:
     from umsicht.pipeline import Finished
     from umsicht.pipeline.walk import Walk
-
-Overrides = Annotated[list[str], Parameter(name="--set", negative=(), allow_leading_hyphen=True)]
-Waived = Annotated[list[str], Parameter(name="--waive", negative=())]
 
 
 def run(

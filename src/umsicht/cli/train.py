@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from umsicht.cli.options import Overrides, Waived
 from umsicht.cli.output import TerminalProgress, print_finding, print_json
 from umsicht.cli.projects import find_run, project_of
-from umsicht.cli.run import Overrides, Waived, open_walk, show_gate
+from umsicht.cli.run import open_walk, show_gate
 from umsicht.findings import UserError
 from umsicht.record.project import Project
 from umsicht.record.run import Run

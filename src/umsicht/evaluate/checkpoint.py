@@ -12,7 +12,7 @@ import torch
 from umsicht.evaluate import baselines as baselines_module
 from umsicht.evaluate import context, copied, facts, heldout, labels, tasks
 from umsicht.evaluate.evaluation import Evaluation, evaluate_model
-from umsicht.evaluate.promptset import load as load_prompts
+from umsicht.evaluate.promptset import for_corpus
 from umsicht.evaluate.reading import reminder
 from umsicht.evaluate.samples import changed_protocol, draw, looping, summary
 from umsicht.evaluate.stage import KIND, Inputs, build
@@ -116,7 +116,7 @@ def evaluate_checkpoint(run: Run, options: Options = Options(), *, progress: Pro
     findings: list[Finding] = []
     if options.with_samples:
         progress.stage(t("evaluate.stage.samples"))
-        prompts = load_prompts(settings.samples.prompts).only(languages_of(run, settings))
+        prompts = for_corpus(settings.samples, input_of(run, "corpus").report.get("slices", {}))
         rows = list(draw(model, tokenizer, prompts, settings.samples, step=step, tokens=tokens))
         samples, findings = _judge_samples(run, tokenizer, rows, step)
         progress.close()
@@ -220,14 +220,6 @@ def _unseen(run: Run, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Outputs that the record does not hold yet: evaluating twice must not double them."""
     known = {row.get("id") for row in run.samples()}
     return [row for row in rows if row["id"] not in known]
-
-
-def languages_of(run: Run, settings: EvaluateSettings) -> tuple[str, ...]:
-    """Whose prompts are drawn: the recipe's languages, else those of the corpus's slices, as during training."""
-    if settings.samples.languages:
-        return settings.samples.languages
-    slices = input_of(run, "corpus").report.get("slices", {})
-    return tuple(sorted({name.rpartition(".")[2] for name in slices}))
 
 
 def _weights_digest(manifest: dict[str, object]) -> str:

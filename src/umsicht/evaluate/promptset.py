@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass
 from importlib import resources
 from pathlib import Path
@@ -10,6 +10,7 @@ from pathlib import Path
 import orjson
 
 from umsicht.findings import UserError
+from umsicht.recipe.evaluate import SampleSettings
 from umsicht.record.ids import content_id
 from umsicht.words import t
 
@@ -40,6 +41,12 @@ class PromptSet:
         kept = tuple(p for p in self.prompts if p.language in languages)
         kept = kept or tuple(p for p in self.prompts if p.language == "en") or self.prompts
         return PromptSet(self.name, kept)
+
+
+def for_corpus(settings: SampleSettings, slices: Iterable[str]) -> PromptSet:
+    """The recipe's prompts in its own languages, else those of the corpus's slices: the one choice for training and evaluation alike."""
+    languages = settings.languages or tuple(sorted({name.rpartition(".")[2] for name in slices}))
+    return load(settings.prompts).only(languages)
 
 
 def load(name: str = "default") -> PromptSet:

@@ -8,7 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from umsicht.evaluate import SampleHook, load_prompts
+from umsicht.evaluate import SampleHook
+from umsicht.evaluate.promptset import for_corpus
 from umsicht.model import ModelConfig, Transformer, build, derive, describe
 from umsicht.pipeline.walk import Walk
 from umsicht.record import Artifact, Run, content_id, file_digest, short
@@ -187,15 +188,8 @@ def n_parameters(material: Material) -> dict[str, int]:
 def sample_hook(material: Material, every: Every) -> Hook:
     """Fixed prompts in the corpus's languages, at the frequency of validation."""
     settings = material.walk.recipe.evaluate.samples
-    languages = settings.languages or corpus_languages(material.made.corpus)
-    return SampleHook(
-        material.tokenizer, load_prompts(settings.prompts).only(languages), settings, every=every
-    )
-
-
-def corpus_languages(corpus: Artifact) -> tuple[str, ...]:
-    """Languages of the corpus's slices."""
-    return tuple(sorted({name.rpartition(".")[2] for name in corpus.report.get("slices", {})}))
+    prompts = for_corpus(settings, material.made.corpus.report.get("slices", {}))
+    return SampleHook(material.tokenizer, prompts, settings, every=every)
 
 
 def train(material: Material, run: Run, hooks: Iterable[Hook]) -> Outcome:
