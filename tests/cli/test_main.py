@@ -113,3 +113,20 @@ def test_doctor_answers_in_json(tmp_path: Path) -> None:
     facts = json.loads(umsicht("doctor", "--json", cwd=tmp_path).stdout)["facts"]
     assert facts["torch"]
     assert facts["cores"] >= 1
+
+
+def test_help_lists_the_verbs_by_stage_in_both_languages(tmp_path: Path) -> None:
+    english, german = (umsicht("--help", cwd=tmp_path, lang=lang).stdout for lang in ("en", "de"))
+    assert english.index("corpus") < english.index("train ") < english.index("export")
+    assert "Vorbereiten" in german and "Prepare" in english
+
+
+def test_help_imports_neither_torch_nor_the_command_line_library(tmp_path: Path) -> None:
+    program = (
+        "import sys\nfrom umsicht.cli.main import main\ntry:\n    main(['--help'])\nexcept SystemExit:\n"
+        "    print('LOADED', sorted({'torch', 'numpy', 'cyclopts', 'rich'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "LOADED []"

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from umsicht import __version__
+from umsicht.cli.overview import overview
 from umsicht.cli.verbs import ALIASES, VERBS
 from umsicht.findings.errors import UserError
 from umsicht.words import LANGUAGES, set_language, t
@@ -101,7 +102,13 @@ def _quiet_dependencies() -> None:
 def _dispatch(arguments: list[str]) -> int:
     if arguments and arguments[0] in ALIASES:
         arguments[0] = ALIASES[arguments[0]]
-    app = build_app(arguments[0] if arguments else None)
+    if not arguments or arguments[0] in ("--help", "-h", "help"):
+        print(overview())
+        return EXIT_OK
+    if arguments[0] == "--version":
+        print(__version__)
+        return EXIT_OK
+    app = build_app(arguments[0])
     try:
         result = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
     except SystemExit as stop:
@@ -120,9 +127,7 @@ def build_app(verb: str | None) -> cyclopts.App:
     app = cyclopts.App(
         name="umsicht",
         help=t("cli.about"),
-        version=__version__,
         help_format="plaintext",
-        version_flags=["--version"],
     )
     for name, line in VERBS.items():
         if verb in (name, "*"):

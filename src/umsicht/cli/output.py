@@ -122,8 +122,6 @@ class TerminalProgress:
             )
             self._bars.start()
             self._task = self._bars.add_task(name, total=total, status="")
-        elif not self._quiet:
-            self._console.print(f"{name} …")
 
     def advance(self, n: float = 1, status: str = "") -> None:
         """`n` more units done."""
@@ -136,6 +134,8 @@ class TerminalProgress:
             self._console.print(f"{self._name}: {self._line()}{self._eta()}")
 
     def _line(self) -> str:
+        if not self._done:
+            return self._status
         elapsed = max(time.monotonic() - self._began, 1e-9)
         rate = human(self._done / elapsed, f" {self._unit}/s" if self._unit else "/s")
         of = f"/{human(self._total)}" if self._total else ""
@@ -159,5 +159,6 @@ class TerminalProgress:
             self._bars = self._task = None
         if self._name and not self._quiet:
             took = time.monotonic() - self._began
-            self._console.print(f"{self._name}: {self._line()} {t('cli.took', duration=duration(took))}")
+            line = f"{self._line()} {t('cli.took', duration=duration(took))}".strip()
+            self._console.print(f"{self._name}: {line}")
         self._name = ""

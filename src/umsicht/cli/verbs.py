@@ -5,13 +5,17 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
+
+# In the order of the way; the overview lists the verbs under these headings (`cli.stage.…`).
+Stage = Literal["start", "prepare", "train", "judge", "hand_over", "look"]
 
 
 @dataclass(frozen=True)
 class Verb:
-    """Where a verb is found."""
+    """Where a verb is found, and at which stage of the way it is used."""
 
+    stage: Stage
     module: str
     attribute: str
 
@@ -24,34 +28,34 @@ class Verb:
 
 
 VERBS: dict[str, Verb] = {
-    "init": Verb("init", "init"),
-    "run": Verb("run", "run"),
-    "corpus": Verb("corpus", "corpus"),
-    "tokenizer": Verb("tokenizer", "tokenizer"),
-    "plan": Verb("plan", "plan"),
-    "evaluate": Verb("evaluate", "evaluate"),
-    "read": Verb("read", "read"),
-    "rate": Verb("rate", "rate"),
-    "diagnose": Verb("diagnose", "diagnose"),
-    "compare": Verb("compare", "compare"),
-    "experiment": Verb("experiment", "experiment"),
-    "train": Verb("train", "train"),
-    "runs": Verb("runs", "runs"),
-    "show": Verb("show", "show"),
-    "verify": Verb("verify", "verify"),
-    "lineage": Verb("lineage", "lineage"),
-    "gc": Verb("gc", "gc"),
-    "sample": Verb("sample", "sample"),
-    "chat": Verb("chat", "chat"),
-    "finetune": Verb("finetune", "finetune"),
-    "export": Verb("export", "export"),
-    "import": Verb("import_model", "import_model"),
-    "report": Verb("report", "report"),
-    "watch": Verb("watch", "watch"),
-    "dashboard": Verb("dashboard", "dashboard"),
-    "check": Verb("check", "check"),
-    "explain": Verb("explain", "explain"),
-    "doctor": Verb("doctor", "doctor"),
+    "init": Verb("start", "init", "init"),
+    "run": Verb("start", "run", "run"),
+    "explain": Verb("start", "explain", "explain"),
+    "doctor": Verb("start", "doctor", "doctor"),
+    "corpus": Verb("prepare", "corpus", "corpus"),
+    "tokenizer": Verb("prepare", "tokenizer", "tokenizer"),
+    "plan": Verb("prepare", "plan", "plan"),
+    "check": Verb("prepare", "check", "check"),
+    "train": Verb("train", "train", "train"),
+    "watch": Verb("train", "watch", "watch"),
+    "diagnose": Verb("train", "diagnose", "diagnose"),
+    "compare": Verb("train", "compare", "compare"),
+    "experiment": Verb("train", "experiment", "experiment"),
+    "evaluate": Verb("judge", "evaluate", "evaluate"),
+    "sample": Verb("judge", "sample", "sample"),
+    "chat": Verb("judge", "chat", "chat"),
+    "read": Verb("judge", "read", "read"),
+    "rate": Verb("judge", "rate", "rate"),
+    "finetune": Verb("hand_over", "finetune", "finetune"),
+    "export": Verb("hand_over", "export", "export"),
+    "import": Verb("hand_over", "import_model", "import_model"),
+    "dashboard": Verb("look", "dashboard", "dashboard"),
+    "report": Verb("look", "report", "report"),
+    "runs": Verb("look", "runs", "runs"),
+    "show": Verb("look", "show", "show"),
+    "verify": Verb("look", "verify", "verify"),
+    "lineage": Verb("look", "lineage", "lineage"),
+    "gc": Verb("look", "gc", "gc"),
 }
 
 ALIASES = {"pretrain": "train", "ui": "dashboard"}

@@ -284,7 +284,7 @@ class Trainer:
         return Outcome(reason, step, finding)
 
     def _run(self, view: View, write: Any, copies: list[Any], stop: StopRequest) -> Reason:
-        pace = Pace(self.total_steps, self.source.tokens_per_batch)
+        pace = Pace(self.source.tokens_per_batch)
         position = self.carried.position
         self.model.train()
         while position.step < self.total_steps:
@@ -310,9 +310,7 @@ class Trainer:
                 }
                 for copy in copies:
                     copy.write(view.step, finite)
-            self.progress.advance(
-                1, t("train.live", loss=f"{view.loss:.3f}", rate=f"{pace.rate:,.0f}", eta=pace.eta(view.step))
-            )
+            self.progress.advance(1, t("train.live", loss=f"{view.loss:.3f}", rate=f"{pace.rate:,.0f}"))
             last = view.step == self.total_steps
             halted = self.reduction.any(bool(stop.received))
             if last or halted or exhausted or improved or self.saver.due(view.step, view.tokens):

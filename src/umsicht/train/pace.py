@@ -1,4 +1,4 @@
-"""How fast a run goes and when it will end, on a monotonic clock: a jump of the system clock cannot give a negative ETA."""
+"""How fast a run goes, on a monotonic clock: a jump of the system clock gives no false rate."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ import time
 
 
 class Pace:
-    """Steps of one segment. `rate` is tokens per second of computing, smoothed; the ETA counts validation and checkpoints too."""
+    """Steps of one segment. `rate` is tokens per second of computing, smoothed."""
 
-    def __init__(self, total_steps: int, tokens_per_step: int) -> None:
-        self._total = total_steps
+    def __init__(self, tokens_per_step: int) -> None:
         self._tokens = tokens_per_step
-        self._first = time.monotonic()
-        self._start = self._first
+        self._start = time.monotonic()
         self._steps = 0
         self.rate = 0.0
 
@@ -30,11 +28,3 @@ class Pace:
         """Hooks are over too; seconds of the whole step."""
         self._steps += 1
         return time.monotonic() - self._start
-
-    def eta(self, step: int) -> str:
-        """Time left as h:mm:ss or m:ss."""
-        elapsed = time.monotonic() - self._first
-        left = int(elapsed / max(1, self._steps) * max(0, self._total - step))
-        hours, rest = divmod(left, 3600)
-        minutes, seconds = divmod(rest, 60)
-        return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
