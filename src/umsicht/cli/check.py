@@ -45,12 +45,13 @@ def check(
     json
         Print findings and probes as JSON.
     """
+    walk = open_walk(recipe, out=out, overrides=set_ or [], waive=[], because="")
     from umsicht.guard import preflight
     from umsicht.guard.show import batch_table
-    from umsicht.pipeline import GateClosedError, prepare
+    from umsicht.pipeline import GateClosedError
     from umsicht.pipeline.checks import inputs_of
+    from umsicht.pipeline.run import prepare
 
-    walk = open_walk(recipe, out=out, overrides=set_ or [], waive=[], because="")
     try:
         material = prepare(walk)
     except GateClosedError as shut:

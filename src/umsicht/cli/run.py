@@ -14,8 +14,8 @@ from umsicht.record.project import Project
 from umsicht.words import t
 
 if TYPE_CHECKING:
-    from umsicht.pipeline import Finished
-    from umsicht.pipeline.walk import Walk
+    from umsicht.pipeline import Walk
+    from umsicht.pipeline.run import Finished
 
 
 def run(
@@ -52,7 +52,7 @@ def run(
         print_json(walk.recipe.plain())
         return 0
     from umsicht.pipeline import GateClosedError
-    from umsicht.pipeline import run as run_walk
+    from umsicht.pipeline.run import run as run_walk
 
     try:
         finished = run_walk(walk)
@@ -76,7 +76,7 @@ def open_walk(
     recipe: Path, *, out: Path | None = None, overrides: list[str], waive: list[str], because: str
 ) -> Walk:
     """Load a recipe and stand in its project's folder."""
-    from umsicht.pipeline.walk import Walk, parse_waivers
+    from umsicht.pipeline import Walk, parse_waivers
 
     loaded = load_recipe(recipe, overrides)
     folder = out or default_folder(recipe, loaded)

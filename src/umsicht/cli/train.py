@@ -68,8 +68,9 @@ def train(
 
 def train_walk(walk: Walk, *, json: bool) -> int:
     """The data half, the gate, the training."""
-    from umsicht.pipeline import GateClosedError, prepare, train_run
+    from umsicht.pipeline import GateClosedError
     from umsicht.pipeline.checks import gate, record_of
+    from umsicht.pipeline.run import prepare, train_run
     from umsicht.pipeline.training import open_run
 
     try:

@@ -1,6 +1,8 @@
-"""The pipeline: composes the stages, decides at the gates, hangs monitors and samplers on the loop."""
+"""The pipeline: composes the stages, decides at the gates, hangs monitors and samplers on the loop.
 
-from umsicht.pipeline.run import Finished, finish, prepare, run, train_run
+Only the walk itself is imported here, so that a mistake in a recipe is told before torch is loaded; `pipeline.run` walks.
+"""
+
 from umsicht.pipeline.walk import GateClosedError, Walk, parse_waivers
 
-__all__ = ["Finished", "GateClosedError", "Walk", "finish", "parse_waivers", "prepare", "run", "train_run"]
+__all__ = ["GateClosedError", "Walk", "parse_waivers"]
