@@ -6,6 +6,7 @@ import errno
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -62,6 +63,33 @@ def test_damage_is_refused_and_the_run_falls_back(tmp_path: Path, file: str, dam
     found, findings = find_latest(run)
     assert found is not None and found.name == "step-00000001"
     assert findings[0].id == "CHECKPOINT/damaged" and findings[0].numbers["file"] == file
+
+
+def test_a_flipped_bit_anywhere_in_the_manifest_itself_is_seen(tmp_path: Path) -> None:
+    run = start(tmp_path / "run")
+    save(run, snapshot(1))
+    path = save(run, snapshot(2, **{"val/all/bpb": 2.0})) / "manifest.json"
+    whole = path.read_bytes()
+    for place in range(len(whole)):
+        data = bytearray(whole)
+        data[place] ^= 1 << (place % 8)
+        path.write_bytes(data)
+        found, findings = find_latest(run)
+        assert found is not None and found.name == "step-00000001", (place, whole[place : place + 30])
+        assert findings[0].id == "CHECKPOINT/damaged" and findings[0].numbers["file"] == "manifest.json"
+    path.write_bytes(whole)
+    assert latest(run) == path.parent
+
+
+def test_a_manifest_of_the_first_schema_had_no_seal_and_is_still_read(tmp_path: Path) -> None:
+    run = start(tmp_path / "run")
+    path = save(run, snapshot(3)) / "manifest.json"
+    old = orjson.loads(path.read_bytes())
+    del old["seal"]
+    path.write_bytes(orjson.dumps({**old, "schema": 1}))
+    assert latest(run) == path.parent
+    path.write_bytes(orjson.dumps(old))
+    assert latest(run) is None
 
 
 def test_a_folder_without_manifest_does_not_exist(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,8 +20,11 @@ from umsicht.words import t
 
 if TYPE_CHECKING:
     from umsicht.pipeline.walk import Walk
+    from umsicht.train import Outcome
 
 EXIT = {"finished": 0, "early-stopped": 0, "stopped-by-guard": 3, "interrupted": 130}
+EXIT_SAVED = 75
+"""A scheduler or person sent SIGTERM or SIGUSR1: saved, and the same command goes on (sysexits' "try again")."""
 
 
 def train(
@@ -31,6 +36,9 @@ def train(
     set_: Overrides | None = None,
     waive: Waived | None = None,
     because: str = "",
+    nproc_per_node: int | None = None,
+    max_restarts: int = 100,
+    step_timeout: float = 300.0,
     dry_run: bool = False,
     json: bool = False,
 ) -> int:
@@ -50,6 +58,12 @@ def train(
         Pass a closed gate for this finding; needs --because.
     because
         The written reason for --waive; it stays in the record.
+    nproc_per_node
+        Train in this many processes under a supervisor, which restarts them from the last whole checkpoint when one falls or hangs.
+    max_restarts
+        With --nproc-per-node: restarts after which the job is given up.
+    step_timeout
+        With --nproc-per-node: seconds without a sign of life after which a process counts as hanging.
     dry_run
         Draw the learning-rate schedule, print the settings and stop.
     json
@@ -63,23 +77,88 @@ def train(
         walk = open_walk(recipe, out=out, overrides=set_ or [], waive=waive or [], because=because)
     if dry_run:
         return show_plan(walk, json=json)
+    if "UMSICHT_RUN" in os.environ:
+        return train_rank(walk)
+    if nproc_per_node is not None:
+        return supervise_walk(walk, nproc_per_node, max_restarts, step_timeout)
     return train_walk(walk, json=json)
+
+
+def exit_code(outcome: Outcome) -> int:
+    """How a training tells its end: done, stopped by a guard, interrupted by a person, or saved because it was told to stop."""
+    if outcome.reason == "interrupted" and outcome.signal in ("SIGTERM", "SIGUSR1"):
+        return EXIT_SAVED
+    return EXIT[outcome.reason]
+
+
+def train_rank(walk: Walk) -> int:
+    """A process that a supervisor started: data and gate are behind it."""
+    from umsicht.train.supervise.worker import attended, supervised_run
+
+    with attended():
+        from umsicht.pipeline.resumed import train_rank
+
+        folder = supervised_run()
+        assert folder is not None
+        return exit_code(train_rank(walk, Run.open(folder)))
+
+
+def supervise_walk(walk: Walk, ranks: int, max_restarts: int, step_timeout: float) -> int:
+    """The data half and the gate here, the training in ranks of its own."""
+    from umsicht.pipeline import GateClosedError
+    from umsicht.pipeline.checks import gate, record_of
+    from umsicht.pipeline.run import prepare, record_findings
+    from umsicht.pipeline.training import open_run
+    from umsicht.train.supervise.supervisor import Conditions, Supervisor
+    from umsicht.train.supervise.survival import EVENTS
+    from umsicht.train.supervise.writable import refuse_unwritable
+
+    if ranks < 1 or max_restarts < 0 or step_timeout <= 0:
+        raise UserError(t("survive.ranks_positive"), fix=t("survive.ranks_positive_fix"))
+    refuse_unwritable(walk.project.folder)
+    try:
+        material = prepare(walk)
+        gate(material)
+    except GateClosedError as shut:
+        return show_gate(shut)
+    record = open_run(material, extra=record_of(walk))
+    record_findings(walk, record)
+    command = [sys.executable, "-m", "umsicht", *rank_arguments(sys.argv[1:])]
+    conditions = Conditions(ranks=ranks, max_restarts=max_restarts, step_timeout_s=step_timeout)
+    walk.progress.note(t("survive.starts", ranks=ranks, path=record.folder / EVENTS))
+    return Supervisor(command, record.folder, conditions, say=walk.progress.note).run()
+
+
+def rank_arguments(arguments: list[str]) -> list[str]:
+    """The arguments of a rank: the launcher's own, without those that are the launcher's alone."""
+    alone = ("--nproc-per-node", "--max-restarts", "--step-timeout")
+    kept, skip = [], False
+    for argument in arguments:
+        if skip:
+            skip = False
+        elif argument in alone:
+            skip = True
+        elif not argument.startswith(tuple(f"{name}=" for name in alone)):
+            kept.append(argument)
+    return kept
 
 
 def train_walk(walk: Walk, *, json: bool) -> int:
     """The data half, the gate, the training."""
     from umsicht.pipeline import GateClosedError
-    from umsicht.pipeline.checks import gate, record_of
-    from umsicht.pipeline.run import prepare, train_run
-    from umsicht.pipeline.training import open_run
+    from umsicht.pipeline.run import prepared, train_run
+    from umsicht.train.ranks import FirstRankFailedError, leave
 
     try:
-        material = prepare(walk)
-        gate(material)
+        material, record = prepared(walk)
     except GateClosedError as shut:
         return show_gate(shut, json=json)
-    record = open_run(material, extra=record_of(walk))
+    except FirstRankFailedError:
+        return 1
     outcome = train_run(material, record)
+    leave()
+    if os.environ.get("RANK", "0") != "0":
+        return exit_code(outcome)
     if json:
         print_json({"run": str(record.folder), "outcome": {"reason": outcome.reason, "step": outcome.step}})
     elif outcome.finding is not None:
@@ -93,7 +172,7 @@ def train_walk(walk: Walk, *, json: bool) -> int:
                 folder=record.folder,
             )
         )
-    return EXIT[outcome.reason]
+    return exit_code(outcome)
 
 
 def show_plan(walk: Walk, *, json: bool) -> int:

@@ -36,6 +36,7 @@ FAMILIES = (
     "RATING",
     "RANK",
     "SAMPLE",
+    "SURVIVE",
 )
 
 

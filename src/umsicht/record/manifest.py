@@ -11,10 +11,11 @@ import orjson
 
 from umsicht.record.environment import code_version, environment, hardware
 from umsicht.record.files import atomic_json
-from umsicht.record.ids import file_digest
+from umsicht.record.ids import content_id, file_digest
 
 MANIFEST = "manifest.json"
-SCHEMA = 1
+SCHEMA = 2
+SEAL = "seal"
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Damage:
     """One file that is not what the manifest says."""
 
     path: str
-    problem: str  # "missing" | "size" | "digest" | "unlisted"
+    problem: str  # "missing" | "unreadable" | "size" | "digest" | "unlisted"
     expected: str = ""
     found: str = ""
 
@@ -49,11 +50,25 @@ def provenance() -> dict[str, Any]:
     return {"created": now(), "code": code_version(), "environment": environment(), "hardware": hardware()}
 
 
+def seal_of(manifest: dict[str, Any]) -> str:
+    """Digest of all that a manifest says, the seal itself left out: the one file that no inventory can list vouches for itself."""
+    return content_id({key: value for key, value in manifest.items() if key != SEAL})
+
+
 def write_manifest(folder: Path, head: dict[str, Any]) -> dict[str, Any]:
-    """Write the manifest of `folder`: `head`, provenance, and the inventory. Call it last."""
-    manifest = {"schema": SCHEMA, **head, **provenance(), "files": inventory(folder)}
+    """Write the manifest of `folder`: `head`, provenance, the inventory, and the seal over them. Call it last."""
+    written = {"schema": SCHEMA, **head, **provenance(), "files": inventory(folder)}
+    manifest: dict[str, Any] = orjson.loads(
+        orjson.dumps(written, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
+    )
+    manifest[SEAL] = seal_of(manifest)
     atomic_json(folder / MANIFEST, manifest)
     return manifest
+
+
+def is_sealed(manifest: dict[str, Any]) -> bool:
+    """True where the manifest is what was written. Schema 1 had no seal and is taken at its word."""
+    return manifest.get("schema") == 1 or manifest.get(SEAL) == seal_of(manifest)
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
@@ -69,7 +84,9 @@ def verify(folder: Path) -> list[Damage]:
     """Compare every file with its manifest by reading it again. An empty list means: whole."""
     manifest = read_manifest(folder)
     if manifest is None:
-        return [Damage(MANIFEST, "missing")]
+        return [Damage(MANIFEST, "unreadable" if (folder / MANIFEST).is_file() else "missing")]
+    if not is_sealed(manifest):
+        return [Damage(MANIFEST, "digest", str(manifest.get(SEAL, "")), seal_of(manifest))]
     damages = []
     for relative, listed in manifest.get("files", {}).items():
         path = folder / relative

@@ -19,13 +19,13 @@ from typing import Any, Literal
 import orjson
 from safetensors import SafetensorError
 from safetensors.torch import load as load_bytes
-from safetensors.torch import save as save_bytes
 from torch import Tensor, nn
 
 from umsicht.findings import Finding, UserError
-from umsicht.record import Run, atomic_folder, atomic_json, atomic_write
+from umsicht.record import Run, atomic_folder, atomic_json
 from umsicht.record.files import sweep_temporaries
-from umsicht.record.manifest import read_manifest, verify, write_manifest
+from umsicht.record.manifest import MANIFEST, Damage, read_manifest, verify, write_manifest
+from umsicht.train.tensors_file import write_tensors
 from umsicht.words import t
 
 FORMAT = 1
@@ -69,10 +69,10 @@ def save(run: Run, snapshot: Snapshot) -> Path:
     """Write a checkpoint. Whole or absent; an older one of the same step gives way only to the whole new one. Raises OSError."""
     path = run.checkpoints / folder_name(snapshot.step)
     with atomic_folder(path) as folder:
-        atomic_write(folder / MODEL, save_bytes(snapshot.model, metadata={"format": "pt"}))
+        write_tensors(folder / MODEL, snapshot.model, {"format": "pt"})
         if snapshot.config is not None:
             atomic_json(folder / CONFIG, snapshot.config)
-        atomic_write(folder / OPTIMIZER, save_bytes(snapshot.optimizer))
+        write_tensors(folder / OPTIMIZER, snapshot.optimizer)
         atomic_json(folder / STATE, snapshot.state)
         head = {
             "kind": KIND,
@@ -108,13 +108,31 @@ def listed(run: Run) -> list[Listed]:
     return sorted(found, key=lambda c: c.step)
 
 
+def _with_manifest(run: Run) -> list[Listed]:
+    """As `listed`, and those too whose manifest is there but cannot be read: damage is named, a half-written folder is not."""
+    readable = {c.path: c for c in listed(run)}
+    found = [
+        readable.get(path, Listed(path, int(match[1]), {}))
+        for path in (run.checkpoints.iterdir() if run.checkpoints.is_dir() else ())
+        if (match := _FOLDER.match(path.name)) and (path / MANIFEST).is_file()
+    ]
+    return sorted(found, key=lambda c: c.step)
+
+
+def is_checkpoint(path: Path) -> bool:
+    """True for a folder whose manifest says that it is one."""
+    manifest = read_manifest(path)
+    return manifest is not None and manifest.get("kind") == KIND
+
+
 def find_latest(run: Run) -> tuple[Path | None, list[Finding]]:
     """The newest checkpoint whose every byte is what its manifest says, and a finding for each newer one that is not."""
     findings: list[Finding] = []
-    for candidate in reversed(listed(run)):
+    for candidate in reversed(_with_manifest(run)):
         damage = verify(candidate.path)
-        if not damage:
+        if not damage and is_checkpoint(candidate.path):
             return candidate.path, findings
+        damage = damage or [Damage(MANIFEST, "kind")]
         findings.append(
             Finding(
                 "CHECKPOINT/damaged",
