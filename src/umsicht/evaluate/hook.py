@@ -14,6 +14,7 @@ class SampleHook(Hook):
     """Draws the whole grid after a step that is due, and at the end if the last step was not."""
 
     name = "samples"
+    only_writer = True
 
     def __init__(
         self, tokenizer: Codec, prompts: PromptSet, settings: SampleSettings, *, every: Every

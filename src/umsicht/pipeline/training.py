@@ -19,6 +19,8 @@ from umsicht.tokens.ready import ReadyMade, open_files
 from umsicht.train import Every, Hook, Outcome, Trainer
 from umsicht.train.budget import total_steps
 from umsicht.train.changes import is_safe
+from umsicht.train.parallel import layout_of
+from umsicht.train.ranks import ONE, Ranks
 from umsicht.train.warm import start_from
 
 
@@ -192,8 +194,8 @@ def sample_hook(material: Material, every: Every) -> Hook:
     return SampleHook(material.tokenizer, prompts, settings, every=every)
 
 
-def train(material: Material, run: Run, hooks: Iterable[Hook]) -> Outcome:
-    """Train to the end, or go on from the newest whole checkpoint."""
+def train(material: Material, run: Run, hooks: Iterable[Hook], ranks: Ranks = ONE) -> Outcome:
+    """Train to the end, or go on from the newest whole checkpoint; every one of `ranks` calls this."""
     walk = material.walk
     trainer = Trainer(
         material.model(),
@@ -201,6 +203,7 @@ def train(material: Material, run: Run, hooks: Iterable[Hook]) -> Outcome:
         walk.recipe.train,
         run,
         hooks=tuple(hooks),
+        reduction=layout_of(walk.recipe.parallel, ranks),
         seed=walk.recipe.seed,
         progress=walk.progress,
     )

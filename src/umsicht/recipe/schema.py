@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from umsicht.recipe.base import Section
 from umsicht.recipe.corpus import CorpusSettings
@@ -12,6 +12,7 @@ from umsicht.recipe.evaluate import EvaluateSettings
 from umsicht.recipe.finetune import FinetuneSettings
 from umsicht.recipe.guard import GuardSettings
 from umsicht.recipe.model import ModelSettings
+from umsicht.recipe.parallel import ParallelSettings
 from umsicht.recipe.plan import PlanSettings
 from umsicht.recipe.tokenizer import TokenizerSettings
 from umsicht.recipe.tokens import TokensSettings
@@ -32,10 +33,17 @@ class Recipe(Section):
     tokens: TokensSettings = TokensSettings()
     model: ModelSettings = ModelSettings()
     train: TrainSettings = TrainSettings()
+    parallel: ParallelSettings = ParallelSettings()
     check: GuardSettings = GuardSettings()
     plan: PlanSettings = PlanSettings()
     evaluate: EvaluateSettings = EvaluateSettings()
     finetune: FinetuneSettings = FinetuneSettings()
+
+    @field_validator("parallel", mode="before")
+    @classmethod
+    def _auto_is_a_word(cls, value: Any) -> Any:
+        """`parallel: auto` is short for `parallel: {layout: auto}`."""
+        return {"layout": "auto"} if value == "auto" else value
 
 
 def json_schema() -> dict[str, Any]:

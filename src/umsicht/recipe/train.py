@@ -83,6 +83,12 @@ class OptimizerSettings(Section):
     epsilon: float = Field(1e-10, gt=0, description="AdamW: added to the root of the second moment.")
     momentum: float = Field(0.95, ge=0, lt=1, description="Muon: Nesterov momentum.")
     newton_schulz_steps: int = Field(3, ge=1, le=10, description="Muon: iterations of the orthogonalisation.")
+    average_share: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="Share of the steps at the end whose weights are averaged; the mean is the result. 0 switches it off.",
+    )
     clip_norm: float | None = Field(
         1.0, gt=0, description="Global gradient norm is cut to this; null switches clipping off."
     )

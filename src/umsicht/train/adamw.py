@@ -9,6 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from umsicht.train.reduction import local
+
 
 class AdamW:
     """Decoupled weight decay; moments in float32, one step counter a parameter (a parameter without gradient does not age)."""
@@ -37,12 +39,12 @@ class AdamW:
             return
         steps = [self.steps[i] for i in live]
         torch._foreach_add_(steps, 1)
-        gradients: list[Tensor] = [self._parameters[i].grad for i in live]  # type: ignore[misc]  # live ones have one
+        gradients: list[Tensor] = [local(self._parameters[i].grad) for i in live]  # type: ignore[arg-type]  # live ones have one
         torch._fused_adamw_(
-            [self._parameters[i] for i in live],
+            [local(self._parameters[i]) for i in live],
             gradients,
-            [self.first[i] for i in live],
-            [self.second[i] for i in live],
+            [local(self.first[i]) for i in live],
+            [local(self.second[i]) for i in live],
             [],
             steps,
             lr=rate,

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from umsicht.train.ranks import ONE, Ranks
+
 if TYPE_CHECKING:
     import torch
     from torch import nn
@@ -64,7 +66,8 @@ class View:
     """What a hook sees of the run. Hooks read; only `log`, `skip` and `StopRun` write.
 
     `loss` is in nats per active target over the whole global batch, `grad_norm` is the norm before clipping, `lr` the
-    rate of the first parameter group, `batch` the global batch of this rank (inputs and targets `[rows, seq]`).
+    rate of the first parameter group, `batch` this rank's part of the global batch (inputs and targets `[rows, seq]`). With several
+    `ranks` every hook runs on each of them (but see `Hook.only_writer`), and only rank 0's run and row are written.
     """
 
     run: Run
@@ -84,6 +87,7 @@ class View:
     batch: Any = None
     row: dict[str, Any] = field(default_factory=dict)
     checkpoint: Path | None = None
+    ranks: Ranks = ONE
 
     def log(self, values: dict[str, Any]) -> None:
         """Add figures to this step's row of `metrics.jsonl`."""
@@ -91,10 +95,16 @@ class View:
 
 
 class Hook:
-    """Base of all hooks: give it a name and a frequency and override the moments you need."""
+    """Base of all hooks: give it a name and a frequency and override the moments you need.
+
+    `only_writer`: of several ranks only the one that writes the record calls it. `sees_inside`: it reads gradients or activations of the
+    model in place, so that it is left out where no process holds the whole model.
+    """
 
     name: str = "hook"
     every: Every = EVERY_STEP
+    only_writer: bool = False
+    sees_inside: bool = False
 
     def at_start(self, view: View) -> None:
         """Before the first step of a fresh run or of a resumed one."""
@@ -135,11 +145,15 @@ class CallHook(Hook):
 class HookSet:
     """The hooks of one run, called in the order given."""
 
-    def __init__(self, hooks: tuple[Hook, ...], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, hooks: tuple[Hook, ...], clock: Callable[[], float] = time.monotonic, ranks: Ranks = ONE
+    ) -> None:
         names = [hook.name for hook in hooks]
         if len(set(names)) != len(names):
             raise ValueError(f"two hooks have the same name: {sorted(names)}")
-        self._hooks = hooks
+        self._all = hooks
+        self._ranks = ranks
+        self._hooks = tuple(h for h in hooks if ranks.is_first or not getattr(h, "only_writer", False))
         self._clock = clock
         self._last = {hook.name: clock() for hook in hooks}
         self._due: tuple[Hook, ...] = ()
@@ -147,12 +161,13 @@ class HookSet:
     def begin_step(self, step: int, tokens_before: int, tokens: int) -> None:
         """Decide once for all three moments of this step which hooks are due."""
         now = self._clock()
-        due = []
-        for hook in self._hooks:
-            if hook.every.due(step, tokens, tokens_before, now - self._last[hook.name]):
-                self._last[hook.name] = now
-                due.append(hook)
-        self._due = tuple(due)
+        due = {
+            h.name for h in self._all if h.every.due(step, tokens, tokens_before, now - self._last[h.name])
+        }
+        if any(h.every.seconds is not None for h in self._all):
+            due = self._ranks.first(due)
+        self._last.update(dict.fromkeys(due, now))
+        self._due = tuple(h for h in self._hooks if h.name in due)
 
     def before_step(self, view: View) -> None:
         for hook in self._due:

@@ -16,11 +16,14 @@ from torch import nn
 
 from umsicht.findings import Finding, render
 from umsicht.recipe.train import TrainSettings
-from umsicht.record import QUIET, Progress, Run
+from umsicht.record import QUIET, Progress, Run, content_id
 from umsicht.tokens.batch import IGNORE, Batch, BatchSource
-from umsicht.train import checkpoints, compiling, randomness
+from umsicht.train import checkpoints, compiling, randomness, sweep
+from umsicht.train.agreement import Agreement
+from umsicht.train.average import averaged_from
 from umsicht.train.budget import total_steps
 from umsicht.train.changes import check_unchanged
+from umsicht.train.clock import communicated_s
 from umsicht.train.early import BestValues, EarlyStopping
 from umsicht.train.hooks import Hook, HookSet, StopRun, View
 from umsicht.train.machine import Machine, fastest_threads, resolve, threads_are_named
@@ -28,11 +31,16 @@ from umsicht.train.objective import LanguageModelling, Objective
 from umsicht.train.optimizer import Optimizer
 from umsicht.train.pace import Pace
 from umsicht.train.precision import computing
-from umsicht.train.reduction import ALONE, Reduction, clip
+from umsicht.train.reduction import ALONE, Reduction, clip, local
+from umsicht.train.resident import PeakMemory
 from umsicht.train.saver import Saver
 from umsicht.train.schedule import Schedule
+from umsicht.train.shares import micro_batches
 from umsicht.train.signals import StopRequest
+from umsicht.train.silent import SilentRun
 from umsicht.train.state import Carried, Position
+from umsicht.train.stragglers import Stragglers
+from umsicht.train.supervise import pulse
 from umsicht.train.writers import open_writers
 from umsicht.words import t
 
@@ -46,6 +54,7 @@ class Outcome:
     reason: Reason
     step: int
     finding: Finding | None = None
+    signal: str = ""
 
 
 class Trainer:
@@ -69,40 +78,73 @@ class Trainer:
         progress: Progress = QUIET,
     ) -> None:
         self.settings = settings
-        self.run = run
+        self.run = run = run if reduction.is_writer else SilentRun.of(run)
         self.reduction = reduction
         self.seed = seed
-        self.progress = progress
+        self.progress = progress if reduction.is_writer else QUIET
         check_unchanged(run, settings, seed)
-        self.machine = self._resolve_machine(source)
+        self.rows = source.batch(0).inputs.shape[0]
+        self.machine = self._resolve_machine(source, model)
         self.device = torch.device(self.machine.device)
-        self.model = computing(model.to(self.device), self.machine)
+        self.model = reduction.place(computing(model.to(self.device), self.machine))
         self.objective = objective or self._objective()
         self.source = source
         self.carried = Carried(
             model=self.model,
-            optimizer=Optimizer(self.model, settings.optimizer),
+            optimizer=self._optimizer(),
             source=source,
-            hooks=HookSet(tuple(hooks)),
+            hooks=HookSet(tuple(hooks), ranks=reduction.ranks),
             position=Position(),
             best=BestValues(settings.checkpoint.keep_best),
             early=EarlyStopping(settings.early_stopping) if settings.early_stopping else None,
         )
+        self.spent = (0.0, 0.0, 0.0)
+        self.stop_signal = ""
+        self.steps_here = 0
+        self.agreement = Agreement(reduction.ranks)
         self.total_steps = 1
         self.total_steps = self._settle()
         self.objective = objective or self._objective()
         self.schedule = Schedule(settings.schedule, self.total_steps)
-        self.saver = Saver(run, settings.checkpoint, progress)
+        self.saver = Saver(run, settings.checkpoint, self.progress)
+        self.stragglers = Stragglers(reduction.ranks)
+        self._record_resolved()
 
-    def _resolve_machine(self, source: BatchSource) -> Machine:
+    def _record_resolved(self) -> None:
+        """What the recipe left open, as it was settled: a reader of the record need not derive it again."""
+        resolved = {
+            "rates": self.carried.optimizer.rates(1.0),
+            "warmup_steps": self.schedule.warmup_steps,
+            "decay_start": self.schedule.decay_start,
+            "total_steps": self.total_steps,
+        }
+        if self.reduction.is_writer and self.run.manifest.get("resolved") != resolved:
+            self.run.update_manifest(resolved=resolved)
+
+    def _optimizer(self) -> Optimizer:
+        return Optimizer(self.model, self.settings.optimizer, orthogonaliser=self.reduction.orthogonaliser)
+
+    def _resolve_machine(self, source: BatchSource, model: nn.Module) -> Machine:
+        """The recorded choices, or new ones; rank 0 chooses for all. In another layout threads and micro-batch are chosen anew."""
         recorded = self.run.manifest.get("machine")
-        if recorded:
+        ranks, world = self.reduction.ranks, self.reduction.world
+        if recorded and int(self.run.manifest.get("world", 1)) == ranks.world:
             machine = Machine.from_dict(recorded)
             torch.set_num_threads(machine.threads)
             return machine
-        first = source.batch(0)
-        rows, seq_len = first.inputs.shape[0] // self.reduction.world, first.inputs.shape[1]
-        return resolve(self.settings, rows=rows, seq_len=seq_len)
+        rows, seq_len = -(-self.rows // world), source.batch(0).inputs.shape[1]
+        fresh = resolve(self.settings, rows=rows, seq_len=seq_len)
+        machine = Machine.from_dict(ranks.first(fresh.to_dict()))
+        if recorded:
+            kept = {"precision": recorded["precision"], "compile": False, "device": recorded["device"]}
+            machine = replace(machine, **kept)
+            self.progress.note(
+                t("train.world_changed", old=self.run.manifest.get("world", 1), new=ranks.world)
+            )
+            self.run.update_manifest(machine=machine.to_dict())
+        self.run.update_manifest(world=ranks.world)
+        torch.set_num_threads(machine.threads)
+        return machine
 
     def _settle(self) -> int:
         """What only trying can tell: threads, length, whether compiling pays. Tried once, recorded, taken from the record on resume."""
@@ -110,58 +152,70 @@ class Trainer:
         if self.run.manifest.get("machine"):
             return int(recorded) if recorded else self._resolve_length()
         machine = self.machine
-        if machine.device == "cpu" and machine.threads > 1 and not threads_are_named(self.settings):
+        alone = self.reduction.ranks.world == 1
+        if alone and machine.device == "cpu" and machine.threads > 1 and not threads_are_named(self.settings):
             best, measured = fastest_threads(lambda: self._gradient(0), (machine.threads, 1))
             self.carried.optimizer.zero_grad()
             machine = replace(machine, threads=best, measured={**machine.measured, **measured})
         steps = int(recorded) if recorded else self._resolve_length()
         step_s = machine.measured.get(f"step_s_with_{machine.threads}_threads", 0.0)
-        compiled = compiling.choose(self.settings.compile, machine.device, steps * step_s)
+        wanted = self.settings.compile if alone or self.settings.compile != "auto" else "off"
+        compiled = compiling.choose(wanted, machine.device, steps * step_s) and not self.reduction.is_split
         self.machine = replace(machine, compile=compiled)
         self.run.update_manifest(machine=self.machine.to_dict())
         return steps
 
     def _resolve_length(self) -> int:
-        steps = total_steps(self.settings.budget, self.source, self._measure_step)
+        steps = int(
+            self.reduction.ranks.first(total_steps(self.settings.budget, self.source, self._measure_step))
+        )
         self.run.update_manifest(planned_steps=steps, planned_tokens=steps * self.source.tokens_per_batch)
         return steps
 
     def _objective(self) -> Objective:
-        """The loss as the recipe and the machine say."""
+        """The loss as the recipe, the machine and the layout say."""
         regular = self.settings.regularisation
         if self.machine.compile:
             compiling.keep_cache()
-        return LanguageModelling(
-            label_smoothing=regular.label_smoothing,
-            z_loss=regular.z_loss,
-            document_mask=self.settings.document_mask,
-            compiled=self.machine.compile,
-            autocast=self.machine.precision == "autocast",
+        return self.reduction.fit_objective(
+            LanguageModelling(
+                label_smoothing=regular.label_smoothing,
+                z_loss=regular.z_loss,
+                document_mask=self.settings.document_mask,
+                compiled=self.machine.compile,
+                autocast=self.machine.precision == "autocast",
+            )
         )
 
     def _measure_step(self) -> float:
         """Median seconds of a whole step, on the real model, whose weights and optimizer are put back afterwards."""
-        weights = checkpoints.snapshot_of(self.model.state_dict())
+        weights = [local(p).detach().clone() for p in self.model.parameters()]
         times = []
         for index in range(6):
             start = time.perf_counter()
             self._gradient(index)
             self.carried.optimizer.step(0.0)
             times.append(time.perf_counter() - start)
-        checkpoints.restore_model(self.model, weights)
-        self.carried.optimizer = Optimizer(self.model, self.settings.optimizer)
+        for parameter, weight in zip(self.model.parameters(), weights, strict=True):
+            local(parameter).detach().copy_(weight)
+        self.carried.optimizer = self._optimizer()
         return sorted(times[1:])[len(times[1:]) // 2]
 
     # One step ---------------------------------------------------------------------------------------------------------
 
     def _micro_batches(self, step: int) -> list[Batch]:
         """This rank's micro-batches of update `step` (0-based); in the first phase the same tokens in shorter rows."""
-        batches = self.source.micro_batches(
-            step, self.machine.micro_batch, self.reduction.rank, self.reduction.world
+        batches = micro_batches(
+            self.source,
+            step,
+            self.machine.micro_batch,
+            total=self.rows,
+            rank=self.reduction.rank,
+            world=self.reduction.world,
         )
         phases = self.settings.phases
         if phases.short_sequences is None or step >= round(phases.short_share * self.total_steps):
-            return list(batches)
+            return batches
         return [shorter(batch, phases.short_sequences) for batch in batches]
 
     def _gradient(self, step: int) -> tuple[float, int, list[Batch], float]:
@@ -173,11 +227,8 @@ class Trainer:
         count = int(self.reduction.total(active).item())
         self.carried.optimizer.zero_grad()
         randomness.seed_step(self.seed, step, self.reduction.rank)
-        nats = torch.zeros((), dtype=torch.float32, device=self.device)
-        for batch in batches:
-            sums = self.objective(self.model, batch.to(self.device))
-            (sums.objective / max(1, count)).backward()  # type: ignore[no-untyped-call]  # untyped in torch
-            nats += sums.nats
+        pulse.at("compute")
+        nats = self.reduction.backward(self.model, self.objective, batches, count, self.device)
         self.reduction.gradients(self.carried.optimizer.parameters)
         loss = float(self.reduction.total(nats)) / max(1, count)
         return loss, count, batches, waited
@@ -191,8 +242,10 @@ class Trainer:
         """One optimizer step; `view` leaves with its figures."""
         index = view.step - 1
         hooks, optimizer = self.carried.hooks, self.carried.optimizer
+        pulse.begin(view.step)
         hooks.begin_step(view.step, view.tokens, view.tokens + self.source.tokens_per_batch)
-        hooks.before_step(view)
+        early = self.agreement.reason(lambda: hooks.before_step(view))
+        start, exchanged = time.perf_counter(), communicated_s()
         view.loss, view.active_targets, batches, waited = self._gradient(index)
         view.batch = joined(batches)
         view.tokens += self.source.tokens_per_batch
@@ -213,14 +266,22 @@ class Trainer:
                 "train/data_wait_s": waited,
             }
         )
-        view.skipped = self.reduction.any(hooks.after_backward(view))
+        view.skipped = self.agreement.skips(lambda: hooks.after_backward(view), early)
         self._refuse_unusable(view)
         if view.skipped:
             view.log({"train/skipped": 1})
-            return
-        view.clipped = clip(optimizer.parameters, view.grad_norm, self.settings.optimizer.clip_norm)
-        view.log({"train/clipped": int(view.clipped)})
-        optimizer.step(factor)
+        else:
+            view.clipped = clip(optimizer.parameters, view.grad_norm, self.settings.optimizer.clip_norm)
+            view.log({"train/clipped": int(view.clipped)})
+            pulse.at("update")
+            optimizer.step(factor)
+        first = averaged_from(self.settings.optimizer.average_share, self.total_steps)
+        if index >= first:
+            optimizer.average(index - first + 1)
+            if view.step == self.total_steps:
+                optimizer.take_average()
+        exchanged = communicated_s() - exchanged
+        self.spent = (time.perf_counter() - start - exchanged - waited, exchanged, waited)
 
     def _refuse_unusable(self, view: View) -> None:
         """A step without targets or with a non-finite gradient never reaches the weights, whether or not a monitor hangs on the run."""
@@ -242,19 +303,29 @@ class Trainer:
         if done.get("reason") in ("finished", "early-stopped"):
             return Outcome(done["reason"], int(done["step"]))
         resumed = self._resume()
-        segment = self.run.begin_segment() if self.reduction.is_writer else 0
-        view = View(self.run, self.model, self.carried.optimizer, self.device, self.total_steps)
+        segment = self.run.begin_segment()
+        view = View(
+            self.run,
+            self.model,
+            self.carried.optimizer,
+            self.device,
+            self.total_steps,
+            ranks=self.reduction.ranks,
+        )
+        pulse.resumed(self.carried.position.step)
         view.step, view.tokens = self.carried.position.step, self.carried.position.tokens
         self.progress.stage("train", total=self.total_steps, unit="steps")
         if resumed:
             self.progress.advance(view.step)
         writer = self.run.metrics_writer(segment)
-        copies = open_writers(list(self.settings.writers), self.run)
+        copies = open_writers(list(self.settings.writers), self.run) if self.reduction.is_writer else []
         finding: Finding | None = None
+        memory = PeakMemory(self.device).start()
         gc.freeze()
         gc.disable()
         try:
             with StopRequest() as stop:
+                self._compare_ranks()
                 if not resumed:
                     self.carried.hooks.always("at_start", view)
                     if view.row:
@@ -275,13 +346,36 @@ class Trainer:
             for copy in copies:
                 copy.close()
             self.progress.close()
+        self._record_memory(memory)
         self.carried.hooks.always("at_end", view)
         step = self.carried.position.step
         states = {"finished": "finished", "early-stopped": "finished", "interrupted": "interrupted"}
         self.run.update_manifest(
             state=states.get(reason, "stopped"), outcome={"reason": reason, "step": step}
         )
-        return Outcome(reason, step, finding)
+        return Outcome(reason, step, finding, self.stop_signal)
+
+    def _compare_ranks(self) -> None:
+        """Before the first step: exchanges that work, ranks that start from the same."""
+        ranks = self.reduction.ranks
+        sweep.sums_are_right(ranks)
+        facts = {
+            "torch": torch.__version__,
+            "settings": content_id({**self.settings.plain(), "seed": self.seed}),
+            "steps": self.total_steps,
+            "step": self.carried.position.step,
+            "data": content_id(self.source.state()),
+        }
+        sweep.same_everywhere(ranks, facts)
+        sweep.weights_agree(ranks, self.model, self.carried.position.step)
+
+    def _compare_step(self, step: int) -> None:
+        """After the second step of a start, and every so many: the same weights everywhere, every sample once."""
+        every = self.reduction.check_every
+        self.steps_here += 1
+        if every and (self.steps_here == 2 or step % every == 0):
+            sweep.weights_agree(self.reduction.ranks, self.model, step)
+            sweep.samples_once(self.reduction, self.source, step - 1, self._micro_batches(step - 1))
 
     def _run(self, view: View, write: Any, copies: list[Any], stop: StopRequest) -> Reason:
         pace = Pace(self.source.tokens_per_batch)
@@ -293,10 +387,16 @@ class Trainer:
             self._step(view)
             position.step, position.tokens = view.step, view.tokens
             view.log({"train/tokens_per_s": pace.computed()})
-            self.carried.hooks.after_step(view)
+            pulse.at("hooks")
+            stopped = self.agreement.reason(lambda: self.carried.hooks.after_step(view))
             position.seconds += pace.end()
-            improved = self.carried.best.update(view.row, view.step)
+            improved = bool(self.carried.best.update(view.row, view.step))
             exhausted = self.carried.early.update(view.row, view.step) if self.carried.early else False
+            due = self.saver.due(view.step, view.tokens)
+            self._compare_step(view.step)
+            halted, exhausted, due = self._agree_on_rest(
+                view, stopped, stop.received, exhausted, improved or due
+            )
             if (
                 view.step % self.settings.log_every == 0
                 or any(k.startswith("val/") for k in view.row)
@@ -312,30 +412,67 @@ class Trainer:
                     copy.write(view.step, finite)
             self.progress.advance(1, t("train.live", loss=f"{view.loss:.3f}", rate=f"{pace.rate:,.0f}"))
             last = view.step == self.total_steps
-            halted = self.reduction.any(bool(stop.received))
-            if last or halted or exhausted or improved or self.saver.due(view.step, view.tokens):
+            if last or halted or exhausted or due:
+                pulse.at("save")
                 self._save(view, wait=last or halted or exhausted)
+            pulse.done(view.step)
             if exhausted and not last:
                 return "early-stopped"
             if halted and not last:
-                self.progress.note(t("train.interrupted", signal=stop.received, step=view.step))
+                self.stop_signal = stop.received or self.stop_signal
+                self.progress.note(t("train.interrupted", signal=self.stop_signal, step=view.step))
                 return "interrupted"
         return "finished"
 
+    def _record_memory(self, memory: PeakMemory) -> None:
+        """Peak of the training itself (the weights, which were there before, included), the largest of all segments."""
+        if not (self.reduction.is_writer and memory.counts_afresh):
+            return
+        weights = sum(p.numel() * p.element_size() for p in self.model.parameters())
+        peak = max(int(self.run.manifest.get("peak_bytes") or 0), memory.grown_bytes() + weights)
+        self.run.update_manifest(peak_bytes=peak, process_peak_bytes=memory.peak_bytes())
+
+    def _agree_on_rest(
+        self, view: View, stopped: StopRun | None, signal: str, exhausted: bool, due: bool
+    ) -> tuple[bool, bool, bool]:
+        """The end of a step, one exchange: stops and signals of any rank count, the clock and the figures of rank 0 decide the rest."""
+        mine = [float(stopped is not None), float(bool(signal)), float(exhausted), float(due), *self.spent]
+        table = self.reduction.ranks.table(torch.tensor(mine, dtype=torch.float64))
+        self.stragglers.log(view, table[:, 4:], self.source.tokens_per_batch)
+        if bool(table[:, 0].any()):
+            raise self.agreement.shared(stopped)
+        halted = bool(table[:, 1].any())
+        if halted:
+            self.stop_signal = self.agreement.named(signal)
+        return halted, bool(table[0, 2]), bool(table[0, 3])
+
     def _save(self, view: View, *, wait: bool) -> Path | None:
-        view.checkpoint = self.saver.save(self.carried.snapshot(view.row), wait=wait)
+        snapshot = self.carried.snapshot(view.row)
+
+        def write() -> None:
+            view.checkpoint = self.saver.save(snapshot, wait=wait)
+
+        if self.reduction.is_writer:
+            self.agreement.together(write)
+        else:
+            self.saver.resumed_at(view.step, view.tokens)
+            self.agreement.together(lambda: None)
+            view.checkpoint = self.run.checkpoints / checkpoints.folder_name(view.step)
         self.carried.hooks.always("at_checkpoint", view)
         gc.collect()
         return view.checkpoint
 
     def _save_last_good(self, view: View) -> None:
         """After a stop: the weights as they stand, unless they are the damage."""
-        if self.carried.position.step and all(bool(p.isfinite().all()) for p in self.model.parameters()):
+        whole = all(bool(local(p).isfinite().all()) for p in self.model.parameters())
+        if self.carried.position.step and not self.reduction.any(not whole) and self.reduction.is_writer:
             with suppress(StopRun):  # the disk is full as well: recorded already
                 self.saver.save(self.carried.snapshot({}), wait=True)
 
     def _resume(self) -> bool:
-        path, findings = checkpoints.find_latest(self.run)
+        path, findings = self.reduction.ranks.first(
+            checkpoints.find_latest(self.run) if self.reduction.is_writer else None
+        )
         for finding in findings:
             self.run.add_finding(finding.to_dict())
             self.progress.note(render(finding).seen)

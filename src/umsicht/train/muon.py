@@ -8,8 +8,15 @@ per second on a processor than an exact one (docs/measured/defaults.md).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import torch
 from torch import Tensor
+
+from umsicht.train.reduction import local
+
+Exchange = Callable[[Sequence[int], list[Tensor], int], list[Tensor]]
+"""`exchange(indices, parts, steps)`: this rank's parts of the orthogonalised matrices, given its parts of the updates of matrices `indices`."""
 
 # Coefficients of the quintic a·x + b·x³ + c·x⁵ from the page above: steep at zero, bounded near one.
 QUINTIC = (3.4445, -4.7750, 2.0315)
@@ -57,15 +64,26 @@ def _by_gram(x: Tensor, steps: int) -> Tensor:
 
 
 class Muon:
-    """Momentum and orthogonalised updates of a list of matrices; decoupled weight decay."""
+    """Momentum and orthogonalised updates of a list of matrices; decoupled weight decay.
+
+    Momentum and decay are local to each element; only the orthogonalisation needs whole matrices. Where they lie on several ranks,
+    `exchange` brings each to one owner, which computes, and hands the parts back (`umsicht.train.layouts.owners`).
+    """
 
     def __init__(
-        self, parameters: list[torch.nn.Parameter], *, momentum: float, steps: int, weight_decay: float
+        self,
+        parameters: list[torch.nn.Parameter],
+        *,
+        momentum: float,
+        steps: int,
+        weight_decay: float,
+        exchange: Exchange | None = None,
     ) -> None:
         self._parameters = parameters
         self._momentum = momentum
         self._steps = steps
         self._weight_decay = weight_decay
+        self._exchange = exchange
         self.buffers = [torch.zeros_like(p, dtype=torch.float32) for p in parameters]
         shapes: dict[tuple[int, ...], list[int]] = {}
         for index, parameter in enumerate(parameters):
@@ -75,21 +93,26 @@ class Muon:
     @torch.no_grad()
     def step(self, rate: float) -> None:
         """One update at learning rate `rate`; parameters without a gradient stay where they are."""
+        if self._exchange is not None:
+            live = [i for i, p in enumerate(self._parameters) if p.grad is not None]
+            self._apply(live, self._exchange(live, self._nesterov(live), self._steps), rate)
+            return
         for indices in self._by_shape:
             live = [i for i in indices if self._parameters[i].grad is not None]
-            if not live:
-                continue
-            updates = self._nesterov(live)
-            rows, columns = updates.shape[-2:]
-            scale = max(1.0, rows / columns) ** 0.5
-            for index, update in zip(live, orthogonalise(updates, self._steps), strict=True):
-                parameter = self._parameters[index]
-                if self._weight_decay:
-                    parameter.mul_(1.0 - rate * self._weight_decay)
-                parameter.add_(update.to(parameter.dtype), alpha=-rate * scale)
+            if live:
+                self._apply(live, orthogonalise(torch.stack(self._nesterov(live)), self._steps), rate)
 
-    def _nesterov(self, indices: list[int]) -> Tensor:
-        gradients = [self._parameters[i].grad.float() for i in indices]  # type: ignore[union-attr]  # live ones have one
-        buffers = [self.buffers[i] for i in indices]
+    def _apply(self, live: list[int], updates: Sequence[Tensor] | Tensor, rate: float) -> None:
+        for index, update in zip(live, updates, strict=True):
+            rows, columns = self._parameters[index].shape
+            scale = max(1.0, rows / columns) ** 0.5
+            parameter = local(self._parameters[index])
+            if self._weight_decay:
+                parameter.mul_(1.0 - rate * self._weight_decay)
+            parameter.add_(update.to(parameter.dtype), alpha=-rate * scale)
+
+    def _nesterov(self, indices: list[int]) -> list[Tensor]:
+        gradients = [local(self._parameters[i].grad).float() for i in indices]  # type: ignore[arg-type]  # live ones have one
+        buffers = [local(self.buffers[i]) for i in indices]
         torch._foreach_lerp_(buffers, gradients, 1.0 - self._momentum)
-        return torch.stack(torch._foreach_lerp(gradients, buffers, self._momentum))
+        return list(torch._foreach_lerp(gradients, buffers, self._momentum))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -10,21 +10,52 @@ from torch import Tensor, nn
 from umsicht.findings.errors import UserError
 from umsicht.recipe.train import OptimizerSettings
 from umsicht.train.adamw import AdamW
+from umsicht.train.average import Average
 from umsicht.train.groups import Group, parameter_groups
-from umsicht.train.muon import Muon
+from umsicht.train.muon import Exchange, Muon
+from umsicht.train.reduction import ALONE
 from umsicht.words import t
 
 
 class Optimizer:
-    """Moves the trainable parameters of `model`. Weights in less than float32 get float32 master copies here."""
+    """Moves the trainable parameters of `model`. Weights in less than float32 get float32 master copies here.
 
-    def __init__(self, model: nn.Module, settings: OptimizerSettings) -> None:
+    `orthogonaliser` gives, for a list of matrices, how Muon gets at them whole where they lie on several ranks.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        settings: OptimizerSettings,
+        *,
+        orthogonaliser: Callable[[Sequence[nn.Parameter]], Exchange | None] = ALONE.orthogonaliser,
+    ) -> None:
         self.groups = parameter_groups(model, settings)
         self._masters: list[tuple[str, nn.Parameter, nn.Parameter]] = []
         self._moved: list[tuple[Group, Muon | AdamW]] = []
         for group in self.groups:
             held = [self._held(name, p) for name, p in zip(group.names, group.parameters, strict=True)]
-            self._moved.append((group, _algorithm(group, held, settings)))
+            self._moved.append((group, _algorithm(group, held, settings, orthogonaliser)))
+        self._average = Average(self._held_by_name()) if settings.average_share else None
+
+    def _held_by_name(self) -> dict[str, nn.Parameter]:
+        """What is moved, by name: masters where there are some."""
+        held = {name: p for g in self.groups for name, p in zip(g.names, g.parameters, strict=True)}
+        return {**held, **{name: master for name, _, master in self._masters}}
+
+    def average(self, count: int) -> None:
+        """Take the weights as they stand into the average, as the `count`-th of them (from 1)."""
+        if self._average is not None:
+            self._average.add(count)
+
+    @torch.no_grad()
+    def take_average(self) -> None:
+        """Put the average in the place of the weights."""
+        if self._average is None:
+            return
+        self._average.take()
+        for _, parameter, master in self._masters:
+            parameter.copy_(master)
 
     def _held(self, name: str, parameter: nn.Parameter) -> nn.Parameter:
         """What is moved: the parameter itself, or its float32 master."""
@@ -75,6 +106,9 @@ class Optimizer:
                     yield f"{name}/{field}", tensor
         for name, _, master in self._masters:
             yield f"{name}/master", master.detach()
+        if self._average is not None:
+            for name, tensor in self._average.tensors.items():
+                yield f"{name}/average", tensor
 
     def state_tensors(self) -> dict[str, Tensor]:
         """The whole state as `name/field` → the live tensor; what `load_state_tensors` takes back."""
@@ -94,13 +128,19 @@ class Optimizer:
             tensor.copy_(state[name])
 
 
-def _algorithm(group: Group, held: list[nn.Parameter], settings: OptimizerSettings) -> Muon | AdamW:
+def _algorithm(
+    group: Group,
+    held: list[nn.Parameter],
+    settings: OptimizerSettings,
+    orthogonaliser: Callable[[Sequence[nn.Parameter]], Exchange | None],
+) -> Muon | AdamW:
     if group.algorithm == "muon":
         return Muon(
             held,
             momentum=settings.momentum,
             steps=settings.newton_schulz_steps,
             weight_decay=group.weight_decay,
+            exchange=orthogonaliser(held),
         )
     return AdamW(
         held,

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from typing import cast
 
+import torch
+
 from umsicht.model import Transformer
 from umsicht.recipe.train import ValidationSettings
-from umsicht.score.split import SplitScore, score_split
+from umsicht.score.split import SliceScore, SplitScore, score_split
 from umsicht.tokens.data import Split, TokenData
 from umsicht.train.hooks import EVERY_STEP, Hook, View
+from umsicht.train.ranks import Ranks
 
 
 def due_steps(settings: ValidationSettings, total_steps: int) -> int:
@@ -26,6 +29,7 @@ class Validation(Hook):
     """Logs `val/<slice>/loss` and `/bpb`, `val/all/…` (sums, not a mean of means), and `train_eval/…` on training text.
 
     The documents are a fixed sample, so that two figures of one run differ by the model alone and the time of a validation is bounded.
+    Several ranks share the documents; sums are added in rank order.
     """
 
     name = "validation"
@@ -53,13 +57,30 @@ class Validation(Hook):
             view.log({"train_eval/loss": total.loss, "train_eval/bpb": total.bpb})
 
     def _score(self, view: View, split: Split) -> SplitScore:
-        return score_split(
+        ranks = view.ranks
+        mine = split if ranks.world == 1 else split.select(range(ranks.rank, split.n_documents, ranks.world))
+        scores = score_split(
             cast(Transformer, view.model),
-            split,
+            mine,
             seq_len=self._seq_len,
             prefix=self._prefix,
             device=view.device,
         )
+        return scores if ranks.world == 1 else shared(scores, split.slices, ranks)
+
+
+def shared(scores: SplitScore, names: list[str], ranks: Ranks) -> SplitScore:
+    """Sums of all ranks' parts of a split, the same on each of them; slices in the order of `names`."""
+    rows = [scores.slices.get(name, SliceScore()) for name in names]
+    sums = ranks.sum(
+        torch.tensor([[s.nats, s.tokens, s.bytes, s.documents] for s in rows], dtype=torch.float64)
+    ).tolist()
+    slices = {
+        name: SliceScore(nats, int(tokens), int(size), int(documents))
+        for name, (nats, tokens, size, documents) in zip(names, sums, strict=True)
+        if documents
+    }
+    return SplitScore(slices, scores.protocol)
 
 
 def figures(scores: SplitScore, prefix: str) -> dict[str, float]:

@@ -262,6 +262,7 @@ class NonFiniteMonitor(Hook):
     """Stops before the step. `compute(model, batch)` is the loss of the run, for the replay."""
 
     name = "guard-nonfinite"
+    sees_inside = True
 
     def __init__(
         self, compute: Callable[[Any, Any], torch.Tensor], tokenizer: Any = None, every: int = 50

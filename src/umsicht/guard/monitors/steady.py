@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from umsicht.findings import Finding
-from umsicht.guard.probes.trainer import closed_form
+from umsicht.guard.probes.closed_form import closed_form
 from umsicht.guard.subject import numbers
 from umsicht.recipe.guard import MonitorSettings
 from umsicht.recipe.train import TrainSettings
@@ -126,7 +126,8 @@ class LedgerMonitor(Hook):
 
     def _right_batch(self, view: View, rows: list[int]) -> None:
         """Now and then ask the source itself what this step should have been fed."""
-        if view.step % 100 != 1:
+        if view.step % 100 != 1 or view.ranks.world > 1:
+            # With several ranks `umsicht.train` itself compares the union of their samples with the batch.
             return
         expected = self.source.batch(view.step - 1)
         got, want = view.batch.inputs.cpu(), expected.inputs
@@ -322,6 +323,7 @@ class LayerMonitor(Hook):
     """Evidence, not alarms: update size, scale of activations, share of dead units, a layer at a time; and layers that have stopped moving."""
 
     name = "guard-layers"
+    sees_inside = True
 
     def __init__(self, every: int = 50) -> None:
         self.every = Every(steps=every)

@@ -1,0 +1,53 @@
+"""Decisions of several ranks: what one rank stops for, all stop for, at the same step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from umsicht.train.hooks import StopRun
+from umsicht.train.ranks import Ranks
+
+
+class Agreement:
+    """Collects reasons to stop until the place in the step where all ranks compare theirs."""
+
+    def __init__(self, ranks: Ranks) -> None:
+        self._ranks = ranks
+
+    def reason(self, call: Callable[[], Any]) -> StopRun | None:
+        """What `call` stops the run for. One process stops at once; several go on to the place where they agree."""
+        try:
+            call()
+        except StopRun as stopped:
+            if self._ranks.world == 1:
+                raise
+            return stopped
+        return None
+
+    def together(self, call: Callable[[], Any]) -> None:
+        """Run `call` on every rank; where it stops one of them, all stop. Raises StopRun."""
+        stopped = self.reason(call)
+        if self._ranks.any(stopped is not None):
+            raise self.shared(stopped)
+
+    def skips(self, ask: Callable[[], bool], stopped: StopRun | None) -> bool:
+        """True where `ask` wants this step left out on any rank. Raises StopRun on all where one stops (or had `stopped` before)."""
+        answer: list[bool] = []
+        stopped = stopped or self.reason(lambda: answer.append(ask()))
+        mine = torch.tensor([float(any(answer)), float(stopped is not None)], dtype=torch.float64)
+        table = self._ranks.table(mine)
+        if bool(table[:, 1].any()):
+            raise self.shared(stopped)
+        return bool(table[:, 0].any())
+
+    def shared(self, stopped: StopRun | None) -> StopRun:
+        """The first rank's reason to stop, on every rank."""
+        findings = self._ranks.gather(None if stopped is None else stopped.finding)
+        return StopRun(next(finding for finding in findings if finding is not None))
+
+    def named(self, text: str) -> str:
+        """The first text that is not empty, in rank order."""
+        return next((one for one in self._ranks.gather(text) if one), "")

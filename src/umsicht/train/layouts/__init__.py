@@ -1,0 +1,1 @@
+"""One file for each kind of parallelism; `umsicht.train.parallel` puts them together."""
