@@ -9,11 +9,15 @@ from typing import Any
 import cyclopts
 
 from umsicht.cli.output import duration, human, print_finding, print_json, print_table
+from umsicht.cli.plan_sweep import sweep
 from umsicht.findings import Finding, UserError
 from umsicht.record.progress import QUIET
 from umsicht.words import t
 
 plan = cyclopts.App(name="plan", help=t("cli.verb.plan"))
+
+
+plan.command(sweep)
 
 
 @plan.default
@@ -48,11 +52,11 @@ def budget(
     from umsicht.plan import measure as measuring
     from umsicht.plan.stage import PlanInputs, build
 
-    walk = _open(recipe, out, json)
+    walk = open_quietly(recipe, out, json)
     if dry_run:
         print_json(walk.recipe.plan.plain())
         return 0
-    material = _material(walk)
+    material = material_of(walk)
     loaded = walk.recipe
     inputs = measuring.MeasureInputs(
         walk.project.store,
@@ -111,8 +115,8 @@ def context(
     """
     from umsicht.plan import context as analysis
 
-    walk = _open(recipe, out, json)
-    material = _material(walk)
+    walk = open_quietly(recipe, out, json)
+    material = material_of(walk)
     said = analysis.analyse(material.data.train, material.config, seq_len or analysis.CANDIDATES)
     findings = analysis.findings(said, material.config, walk.recipe.tokens.packing)
     if json:
@@ -244,7 +248,8 @@ def cluster(
     return 0
 
 
-def _open(recipe: Path, out: Path | None, json: bool) -> Any:
+def open_quietly(recipe: Path, out: Path | None, json: bool) -> Any:
+    """The recipe's walk; silent where JSON is to be printed."""
     from umsicht.cli.run import open_walk
 
     walk = open_walk(recipe, out=out, overrides=[], waive=[], because="")
@@ -253,7 +258,7 @@ def _open(recipe: Path, out: Path | None, json: bool) -> Any:
     return walk
 
 
-def _material(walk: Any) -> Any:
+def material_of(walk: Any) -> Any:
     """The data half without baselines: a plan needs no n-grams."""
     from umsicht.pipeline import stages
     from umsicht.pipeline.training import Made, Material
@@ -283,6 +288,7 @@ def _rows(said: Mapping[str, Any], recipe: Any) -> Iterable[Sequence[object]]:
     yield t("plan.row.training"), duration(said["predicted"]["training_s"])
     yield t("plan.row.parts"), f"{duration(parts['evaluation_s'])} / {duration(parts['checkpoints_s'])}"
     yield t("plan.row.restart"), duration(parts["restart_s"])
+    yield t("plan.row.sweep"), duration(parts["sweep_s"])
     yield (
         t("plan.row.total", restarts=settings.restarts, repeats=settings.repeats),
         duration(cost["total_s"]),

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from umsicht.findings import Finding
 from umsicht.pipeline.training import Material, n_parameters
+from umsicht.pipeline.walk import Walk
 from umsicht.plan import measure
 from umsicht.plan.stage import PlanInputs, build
 from umsicht.record import Artifact
@@ -27,7 +30,7 @@ def plan(material: Material) -> Artifact:
         steps=material.planned_steps(),
         seed=walk.recipe.seed,
         name=walk.recipe.name,
-        measurement=measure.find(family),
+        measurement=_measurement(walk, family),
     )
     artifact = build(walk.recipe.plan, inputs, progress=walk.progress)
     said = artifact.report
@@ -42,6 +45,18 @@ def plan(material: Material) -> Artifact:
     )
     walk.gate("plan", (Finding.from_dict(plain) for plain in said["findings"]))
     return artifact
+
+
+def _measurement(walk: Walk, family: measure.MeasureInputs) -> Artifact | None:
+    """The family's measurement: made here where the recipe gives it time, else the one that exists."""
+    seconds = walk.recipe.plan.measure_seconds
+    return measure.measure(family, seconds, progress=walk.progress) if seconds else measure.find(family)
+
+
+def foreseen(planned: Artifact) -> dict[str, Any]:
+    """What a run's manifest keeps of its plan: its id, and the loss it foresaw where the family was measured."""
+    loss = planned.report["predicted"].get("loss")
+    return {"plan": planned.id, **({"predicted_loss": loss["value"]} if loss else {})}
 
 
 def _say_sizes(material: Material) -> None:

@@ -5,6 +5,7 @@ It is an artifact of its own, kept for each machine and recipe family (everythin
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -145,6 +146,14 @@ def laws(trials: Sequence[Trial]) -> dict[str, ScalingLaw]:
         for name in sorted(names)
         if len(trials) >= 3
     }
+
+
+def loss_law(trials: Sequence[Trial]) -> ScalingLaw | None:
+    """The law of the loss over all validation text, nats a token; None for fewer than three trainings."""
+    usable = [trial for trial in trials if math.isfinite(trial.loss)]
+    if len(usable) < 3:
+        return None
+    return ScalingLaw([Point(trial.body_parameters, trial.tokens, trial.loss) for trial in usable])
 
 
 def step_seconds(trials: Sequence[Trial], flops_training: float, *, cpu: bool = False) -> float:

@@ -1,7 +1,7 @@
-"""Memory of a training before it runs: weights, gradients, optimizer, what the forward pass keeps, logits, and a checkpoint being written.
+"""Memory of a training before it runs: weights, gradients, optimizer, what a step needs in between, and a checkpoint being written.
 
-What the forward pass keeps for the backward pass is not estimated by a formula that ages: the model is run on tensors without storage, and every
-tensor that autograd would keep is counted once.
+Bytes in tensors are counted by running the step on tensors without storage (`umsicht.train.memory`). What the system then really holds is more: an
+allocator keeps blocks that are free, pages are touched around them, kernels have scratch space. That surplus was measured (docs/measured/plan.md).
 """
 
 from __future__ import annotations
@@ -14,36 +14,41 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from umsicht.model import ModelConfig, Transformer
 from umsicht.recipe.train import TrainSettings
+from umsicht.train.memory import step_bytes
 
-FLOAT32 = 4
-LOSS_CHUNK_ROWS = 512
-LOGITS_COPIES = 3
-"""Logits, their float32 form or exponentials, and their slope exist at the same time for one chunk of rows."""
-SERIALISED_COPIES = 2
-"""A file of a checkpoint is built in memory: the tensors' bytes, and the whole file."""
+ALLOCATOR_SHARE = 0.0
+"""Held beyond the tensors that are alive, as a share of what a step needs in between: free blocks between live ones."""
+PROCESS_BYTES = 0
+"""Held beyond the tensors whatever the size: scratch space of kernels, code of libraries that the first step loads."""
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes of each part, on one device. `snapshot` and `serialised` exist while a checkpoint is written; on a GPU they lie in host memory."""
+    """Bytes of each part, on one device. `snapshot` exists while a checkpoint is written; on a GPU it lies in host memory.
+
+    `between` is what a step needs besides weights, gradients and optimizer state at its worst moment: activations, slopes, one chunk of logits,
+    or what the optimizer computes with. `activations` is the part of it that the forward pass keeps. `surplus` is what the allocator and the kernels
+    hold beyond the tensors. `saves_beside`: a step goes on while a checkpoint is written.
+    """
 
     weights: int
     gradients: int
     optimizer: int
     activations: int
-    logits: int
+    between: int
     snapshot: int
-    serialised: int
+    surplus: int
+    saves_beside: bool
 
     @property
     def training(self) -> int:
         """Peak of a step."""
-        return self.weights + self.gradients + self.optimizer + self.activations + self.logits
+        return self.weights + self.gradients + self.optimizer + self.between + self.surplus
 
     @property
     def saving(self) -> int:
         """Peak while a checkpoint is written from the same memory."""
-        return self.weights + self.gradients + self.optimizer + self.snapshot + self.serialised
+        return self.training - (0 if self.saves_beside else self.between) + self.snapshot
 
     @property
     def peak(self) -> int:
@@ -63,35 +68,34 @@ def predict(
     precision: str = "float32",
     shards: int = 1,
 ) -> Memory:
-    """Memory for `micro_batch` rows. `precision` is `float32`, `bfloat16` (weights, float32 masters) or `autocast`.
+    """Memory for `micro_batch` rows at a time. `precision` is `float32`, `bfloat16` (weights, float32 masters) or `autocast`.
 
     With `shards` devices in a fully sharded layout (ZeRO stage 3; Rajbhandari et al. 2020, figure 1) weights, gradients and optimizer are divided
     among them; activations are not.
     """
-    by_role: dict[str, int] = {}
-    with torch.device("meta"):
-        model = Transformer(config)
-    for _, parameter, role in model.roles():
-        by_role[role] = by_role.get(role, 0) + parameter.numel()
-    n = sum(by_role.values())
-    width = 2 if precision == "bfloat16" else FLOAT32
-    momentum = by_role.get("matrix", 0) if train.optimizer.kind == "muon" else 0
-    optimizer = FLOAT32 * (momentum + 2 * (n - momentum))
-    if precision == "bfloat16":
-        optimizer += FLOAT32 * n
-    weights = width * n
-    keeps = kept_for_backward(config, micro_batch, precision)
-    rows = min(LOSS_CHUNK_ROWS, micro_batch * config.seq_len)
-    logits = LOGITS_COPIES * rows * config.vocab_size * FLOAT32 + FLOAT32 * config.vocab_size * config.d_model
+    weights = weight_bytes(config, precision)
+    rows = max(1, train.global_batch_tokens // config.seq_len)
+    counted = step_bytes(config, train, micro_batch, precision=precision, accumulates=rows > micro_batch)
+    optimizer = counted.state - weights
+    between = max(counted.peak - counted.state - counted.gradients, 0)
     return Memory(
         weights=weights // shards,
-        gradients=weights // shards,
+        gradients=counted.gradients // shards,
         optimizer=optimizer // shards,
-        activations=keeps,
-        logits=logits,
+        activations=kept_for_backward(config, micro_batch, precision),
+        between=between,
         snapshot=(weights + optimizer) // shards,
-        serialised=SERIALISED_COPIES * max(weights, optimizer) // shards,
+        surplus=PROCESS_BYTES + int(ALLOCATOR_SHARE * between),
+        saves_beside=train.checkpoint.asynchronous,
     )
+
+
+def weight_bytes(config: ModelConfig, precision: str = "float32") -> int:
+    """Bytes of the weights as they compute."""
+    with torch.device("meta"):
+        model = Transformer(config)
+    half = precision == "bfloat16"
+    return sum(p.numel() * (2 if half and p.ndim else 4) for p in model.parameters())
 
 
 def kept_for_backward(config: ModelConfig, rows: int, precision: str = "float32") -> int:
@@ -107,7 +111,7 @@ def kept_for_backward(config: ModelConfig, rows: int, precision: str = "float32"
         model = Transformer(config)
         if precision == "bfloat16":
             for parameter in model.parameters():
-                if parameter.ndim >= 2:
+                if parameter.ndim:
                     parameter.data = parameter.data.to(torch.bfloat16)
         own = {tensor.untyped_storage()._cdata for tensor in (*model.parameters(), *model.buffers())}
         ids = torch.zeros(rows, config.seq_len, dtype=torch.long)

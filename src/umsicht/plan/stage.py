@@ -12,8 +12,9 @@ from umsicht.model import ModelConfig
 from umsicht.plan import context
 from umsicht.plan.budget import TOKENS_PER_PARAMETER, Workload, bill, check, effective_tokens
 from umsicht.plan.flops import model_cost
-from umsicht.plan.measure import laws
+from umsicht.plan.measure import laws, loss_law
 from umsicht.plan.memory import predict
+from umsicht.plan.sweep import estimated_seconds
 from umsicht.plan.trial import Bench, Trial, run_trial
 from umsicht.recipe.plan import PlanSettings
 from umsicht.recipe.tokens import TokensSettings
@@ -25,7 +26,7 @@ from umsicht.tokens import PackedSource, TokenData
 from umsicht.tokens.mix import MixShare, realised
 from umsicht.words import t
 
-STAGE_VERSION = 1
+STAGE_VERSION = 2
 KIND = "plan"
 TRIAL_STEPS = 6
 TRIAL_SLICE_BYTES = 2_000
@@ -95,6 +96,7 @@ def assemble(settings: PlanSettings, inputs: PlanInputs, data: TokenData, trial:
         else []
     )
     shares = shares_of(inputs, data, steps)
+    loss = loss_law(trials)
     found = [
         *check(
             work,
@@ -129,6 +131,7 @@ def assemble(settings: PlanSettings, inputs: PlanInputs, data: TokenData, trial:
             "bpb": {
                 name: law.predict(cost.body_parameters, seen).to_dict() for name, law in laws(trials).items()
             },
+            "loss": loss.predict(cost.body_parameters, seen).to_dict() if loss else None,
         },
         "cost": bill(work, settings).to_dict(),
         "parts": {
@@ -136,6 +139,7 @@ def assemble(settings: PlanSettings, inputs: PlanInputs, data: TokenData, trial:
             "checkpoints_s": work.checkpoints * work.checkpoint_s,
             "restart_s": work.restart_s,
             "steps_s": work.steps * work.step_s,
+            "sweep_s": estimated_seconds(trial),
         },
         "findings": [finding.to_dict() for finding in found],
     }

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
-import gc
-import resource
 import statistics
-import sys
 import tempfile
 import time
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +19,8 @@ from umsicht.record import Run
 from umsicht.tokens import PackedSource, TokenData
 from umsicht.train import Trainer, Validation
 from umsicht.train.hooks import EVERY_STEP, Hook, View
+from umsicht.train.machine import choose_device
+from umsicht.train.resident import PeakMemory
 
 WARM_UP_STEPS = 2
 
@@ -139,7 +136,8 @@ def run_trial(
     validation = _TimedValidation(bench.data, settings.validation, seq_len=config.seq_len)
     hooks: tuple[Hook, ...] = (clock, validation)
     start_wall, start_cpu = time.perf_counter(), time.process_time()
-    base = _reset_peak()
+    device = choose_device(settings.device)
+    memory = PeakMemory(device).start()
     with tempfile.TemporaryDirectory(prefix="umsicht-plan-") as folder:
         run = Run.create(
             Path(folder) / "trial", {"name": "trial", "recipe": {}, "inputs": {}, "seed": bench.seed}
@@ -170,7 +168,7 @@ def run_trial(
         checkpoint_s=max(0.0, fit_s - sum(clock.wall) - validation.seconds),
         checkpoint_bytes=size,
         evaluation_s=validation.seconds * _validation_bytes(bench.data, bench.train.validation) / scored,
-        peak_bytes=_peak(base, trainer.device),
+        peak_bytes=memory.grown_bytes(),
         bpb={
             _slice(key): float(value)
             for key, value in row.items()
@@ -208,40 +206,3 @@ def _slice(key: str) -> str:
 
 def _folder_bytes(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-
-
-def _reset_peak() -> int:
-    """Start counting the peak afresh where the system allows it; bytes that are in use before the trial."""
-    if torch.cuda.is_available():
-        torch.cuda.reset_peak_memory_stats()
-        return int(torch.cuda.memory_allocated())
-    gc.collect()
-    with suppress(OSError, AttributeError):
-        # What earlier work freed must not count as the trial's base.
-        ctypes.CDLL(None).malloc_trim(0)
-    clear, status = Path("/proc/self/clear_refs"), Path("/proc/self/status")
-    if clear.exists() and status.exists():
-        try:
-            clear.write_text("5")
-        except OSError:
-            return 0
-        return _status_bytes("VmRSS")
-    return 0
-
-
-def _peak(base: int, device: torch.device) -> int:
-    if device.type == "cuda":
-        return int(torch.cuda.max_memory_allocated(device)) - base
-    peak = _status_bytes("VmHWM")
-    if not peak:
-        unit = 1 if sys.platform == "darwin" else 1024
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-    return max(0, peak - base)
-
-
-def _status_bytes(name: str) -> int:
-    try:
-        text = Path("/proc/self/status").read_text()
-    except OSError:
-        return 0
-    return next((int(line.split()[1]) * 1024 for line in text.splitlines() if line.startswith(name + ":")), 0)

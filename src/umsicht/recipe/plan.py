@@ -45,3 +45,6 @@ class PlanSettings(Section):
 
     reserve: float = Field(default=0.1, ge=0, le=2)
     """Extra share kept for what nobody foresaw."""
+
+    measure_seconds: float = Field(default=0.0, ge=0)
+    """`umsicht run` first trains a ladder of small models for about this many seconds and predicts the score; 0: only from a measurement that exists."""

@@ -66,13 +66,34 @@ def loss_sum(
     rows = hidden.reshape(-1, hidden.shape[-1])
     flat = targets.reshape(-1)
     active = flat != IGNORE
-    count = int(active.sum())
-    if count < flat.numel():
+    if int(active.sum()) < flat.numel():
         kept = active.nonzero().squeeze(1)
         rows, flat = rows[kept], flat[kept]
+    return active_loss_sum(
+        rows,
+        head_weight,
+        flat,
+        softcap=softcap,
+        chunk_rows=chunk_rows,
+        label_smoothing=label_smoothing,
+        z_loss=z_loss,
+    )
+
+
+def active_loss_sum(
+    rows: Tensor,
+    head_weight: Tensor,
+    targets: Tensor,
+    *,
+    softcap: float | None = None,
+    chunk_rows: int = 512,
+    label_smoothing: float = 0.0,
+    z_loss: float = 0.0,
+) -> LossSum:
+    """`loss_sum` of `rows [n, d_model]` whose `targets [n]` are all active: no value is read, so it also runs on tensors without storage."""
     options = _Options(softcap, chunk_rows, label_smoothing, z_loss, _product_dtype(rows))
-    objective, nats = _LinearCrossEntropy.apply(rows, head_weight, flat, options)  # type: ignore[no-untyped-call]  # torch's apply
-    return LossSum(objective, nats, count)
+    objective, nats = _LinearCrossEntropy.apply(rows, head_weight, targets, options)  # type: ignore[no-untyped-call]  # torch's apply
+    return LossSum(objective, nats, int(targets.shape[0]))
 
 
 @torch.no_grad()
