@@ -1,7 +1,7 @@
 """`make bench-curves`: the diagnosis on runs whose state is known because it was made.
 
-The records under `records/` were made by `python -m bench.curves.make`; the first half served to set the thresholds, the second half (other
-text, other model size, other seeds) is scored. One curve of each half is trained again here and compared with its record.
+The records under `records/` were made by `python -m bench.curves.make`; the first part served to set the thresholds, the second (other text,
+other model size, other seeds, never looked at before) is scored. One curve of the first part is trained again and compared with its record.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import orjson
 
 from bench.common import QUICK, Bench, data_folder
 from bench.curves import summaries
-from bench.curves.states import Case, cases
+from bench.curves.states import SETTING, Case, cases
 from umsicht.diagnose import Diagnosis, diagnose, judge
 from umsicht.diagnose.curves import Damage
 from umsicht.diagnose.logs.rows import Columns, build
@@ -28,8 +28,9 @@ from umsicht.record.metrics import Metrics
 RECORDS = Path(__file__).parent / "records"
 ABOUT = (
     "Every curve is the record of a small byte-level transformer that was really trained into the state its name says: the label follows "
-    "from how it was made. Thresholds were set on the first half (standard library, 48 wide, 2 layers), and the second half (novels, 56 wide, "
-    "1 layer, other seeds) is scored. A curve counts as right if the verdict is the made one and every planted event was noticed."
+    "from how it was made. Thresholds were set on the first part (standard library, 48 wide, 2 layers; novels, 56 wide, 1 layer), and the "
+    "second part (speeches and technical pages, 40 wide, 2 layers, smaller batches, other seeds) is scored. A curve counts as right if the "
+    "verdict is the made one and every planted event was noticed."
 )
 Row = dict[str, Any]
 
@@ -94,12 +95,12 @@ def deletions(scored: list[Scored]) -> tuple[int, int, list[str]]:
 
 
 def figures_of(bench: Bench, scored: list[Scored], half: str, *, bars: bool) -> None:
-    """The figures of one half; only the scored half has bars."""
+    """The figures of one part; only the scored part has bars."""
     healthy = [one for one in scored if one.case.healthy]
     right = sum(one.right for one in scored)
     ill = sum(one.made.ill for one in healthy)
     bench.figure(f"{half}: curves", len(scored))
-    bench.figure(f"{half}: healthy among them", len(healthy))
+    bench.figure(f"{half}: healthy among them", len(healthy), ">= 25" if bars else "")
     bench.figure(
         f"{half}: classified right",
         right / max(1, len(scored)),
@@ -125,13 +126,13 @@ def figures_of(bench: Bench, scored: list[Scored], half: str, *, bars: bool) -> 
     ]
     wrong += [f"- still sure without a number: {line}" for line in kept]
     if wrong:
-        bench.section(f"## Misses, {half} half\n\n" + "\n".join(wrong))
+        bench.section(f"## Misses, {half} part\n\n" + "\n".join(wrong))
 
 
 def _table(scored: list[Scored], half: str) -> str:
     made = Counter(one.case.verdicts[0] for one in scored)
     right = Counter(one.case.verdicts[0] for one in scored if one.right)
-    lines = [f"## {half} half", "", "| made as | curves | right |", "|---|---|---|"]
+    lines = [f"## {half} part", "", "| made as | curves | right |", "|---|---|---|"]
     lines += [f"| {name} | {made[name]} | {right[name]} |" for name in sorted(made)]
     return "\n".join(lines)
 
@@ -215,7 +216,8 @@ def remade(bench: Bench) -> None:
 def main() -> None:
     """Score both halves and end with the verdict."""
     bench = Bench("curves", ABOUT)
-    first, scored = score_half("dev"), score_half("scored")
+    first = [one for half in SETTING for one in score_half(half)]
+    scored = score_half("scored")
     bench.figure("labelled curves in all", len(first) + len(scored), ">= 40")
     bench.figure("healthy among them", sum(one.case.healthy for one in (*first, *scored)), ">= 25")
     figures_of(bench, first, "first", bars=False)

@@ -1,4 +1,4 @@
-"""Two small corpora for the labelled curves: texts every Python has, and public-domain novels.
+"""Small corpora for the labelled curves: texts every Python has, public-domain novels, speeches and technical pages.
 
 The first half of the bench (thresholds are set on it) uses the standard library; the scored half uses other
 text, so that a threshold fitted to one corpus cannot pass by accident.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import gzip
+import json
 import os
 import sysconfig
 from dataclasses import dataclass
@@ -70,4 +71,17 @@ def novels(limit: int = 1_500_000) -> dict[str, Domain]:
     return {"fiction.en": _split(read(english), limit), "fiction.fr": _split(read(french), limit)}
 
 
-CORPORA = {"stdlib": stdlib, "novels": novels}
+def public(limit: int = 1_500_000) -> dict[str, Domain]:
+    """Speeches in English and technical pages in German from the folder named by UMSICHT_TEST_DATA."""
+    folder = Path(os.environ["UMSICHT_TEST_DATA"])
+    speeches = _texts(folder / "us-state-union" / "us-state-union.jsonl.gz")
+    pages = _texts(folder / "fastapi-docs" / "de.jsonl.gz")
+    return {"speech.en": _split(speeches, limit), "web.de": _split(pages, limit)}
+
+
+def _texts(path: Path) -> str:
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        return "\n".join(json.loads(line)["text"] for line in file)
+
+
+CORPORA = {"stdlib": stdlib, "novels": novels, "public": public}

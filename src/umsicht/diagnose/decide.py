@@ -18,7 +18,8 @@ def decide(case: Case) -> tuple[Ruling, tuple[str, ...]]:
         return _half(case)
     early = _too_early(case)
     if early is not None:
-        return early, ("more-points",)
+        checked, gone = _checked(case, early)
+        return checked, gone or ("more-points",)
     for rule in rules():
         ruling = rule(case)
         if ruling is not None:

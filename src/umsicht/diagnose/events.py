@@ -8,17 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from umsicht.diagnose.curves import LR, TRAIN, VAL, Curves
+from umsicht.diagnose.curves import LR, TRAIN, TRAIN_EVAL, VAL, Curves
+from umsicht.diagnose.level_shifts import level_shifts
 from umsicht.diagnose.model import Event
-from umsicht.diagnose.series import (
-    MAD_TO_SIGMA,
-    Floats,
-    Series,
-    mad_sigma,
-    noise_sigma,
-    running_median,
-    trailing_median,
-)
+from umsicht.diagnose.series import Floats, Series, noise_sigma, trailing_median
 from umsicht.diagnose.thresholds import Thresholds
 
 
@@ -30,10 +23,19 @@ def find_events(curves: Curves, limits: Thresholds) -> tuple[Event, ...]:
     found = [*bumps, *restarts, *nonfinite(train), *nonfinite(curves.get(VAL)), *frozen(curves, limits)]
     clean = train.finite()
     spiky = spikes(clean, limits)
-    found += spiky + level_shifts(clean, limits)
+    found += spiky + level_shifts(clean, _reference(curves), limits)
     return tuple(
         sorted((_explain(event, bumps, restarts, clean) for event in found), key=lambda event: event.step)
     )
+
+
+def _reference(curves: Curves) -> Series | None:
+    """What training should run alongside: the fixed training sample where it was scored, else validation."""
+    for name in (TRAIN_EVAL, VAL):
+        series = curves.get(name).finite()
+        if len(series) >= 4:
+            return series
+    return None
 
 
 def _explain(event: Event, bumps: list[Event], restarts: list[Event], train: Series) -> Event:
@@ -129,145 +131,6 @@ def _first_back(after: Floats, level: float, width: int = 5) -> int | None:
         if float(np.median(after[offset : offset + width])) <= level:
             return offset
     return None
-
-
-def level_shifts(series: Series, limits: Thresholds) -> list[Event]:
-    """Jumps of the level between two neighbouring points that stay.
-
-    Downwards: a line is fitted to the points before and one to the points after; the jump is their difference at that place (a
-    regression discontinuity), so that neither the fall of a healthy curve nor a bend in it counts. Upwards the plain difference of the two
-    means serves: on a falling curve it errs to the safe side, and it sees half as large a jump. Either must exceed 5 times the larger of
-    its standard error and the robust spread of the same quantity over the whole record, which takes autocorrelation and wander into account.
-    """
-    n = len(series)
-    values = _without_outliers(series.values)
-    strength = np.zeros(n)
-    jump = np.zeros(n)
-    for width in dict.fromkeys(min(int(limits.shift_width * factor), n // 5) for factor in (0.5, 1, 2, 4)):
-        if width < limits.shift_min_width:
-            return []
-        tests = [_mean_step(values, width)]
-        if width >= min(limits.shift_width, n // 5):
-            tests.append(_line_step(values, width))
-        for one, error in tests:
-            usable = np.isfinite(one)
-            if not usable.any():
-                continue
-            with np.errstate(invalid="ignore", divide="ignore"):
-                here = np.where(usable, np.abs(one) / np.maximum(error, 1e-12), 0.0)
-            better = here > strength
-            strength, jump = np.where(better, here, strength), np.where(better, one, jump)
-    # The steep beginning is no step down.
-    strength[: n // 10] = np.where(jump[: n // 10] < 0, 0.0, strength[: n // 10])
-    level = running_median(values, 2 * (limits.shift_min_width // 2) + 1)
-    enough = (
-        (strength > limits.shift_sigma)
-        & (np.abs(jump) > limits.shift_floor)
-        & (np.abs(jump) > limits.shift_share * np.abs(level))
-    )
-    events: list[Event] = []
-    taken = np.zeros(n, dtype=bool)
-    reach = min(limits.shift_width, n // 5)
-    for index in np.argsort(-strength * enough):
-        if not enough[index]:
-            break
-        if taken[max(0, index - reach) : index + reach].any():
-            continue
-        taken[index] = True
-        event = _shift_event(series, values, int(index), reach, float(jump[index]), float(strength[index]))
-        if event is not None:
-            events.append(event)
-    return sorted(events, key=lambda event: event.step)
-
-
-def _without_outliers(values: Floats) -> Floats:
-    """Single points far off a centred median of seven are put back on it; runs of more than three stay."""
-    smooth = running_median(values, 7)
-    off = np.abs(values - smooth)
-    return np.where(off > 6 * mad_sigma(values - smooth, 1e-9), smooth, values)
-
-
-def _local_sigma(values: Floats, width: int) -> Floats:
-    """Noise of one point around each index, from the larger of the two halves' first differences; length n - 2 width + 1.
-
-    Measured at every quarter of a window and held between, which is near enough for a scale and keeps long records fast.
-    """
-    stride = max(1, width // 4)
-    difference = np.abs(np.diff(values))
-    windows = np.lib.stride_tricks.sliding_window_view(difference, width - 1)[::stride]
-    half = np.repeat(np.median(windows, axis=1), stride)
-    length = len(values) - 2 * width + 1
-    ahead = half[width : width + length]
-    behind = half[:length]
-    short = length - len(ahead)
-    if short > 0:
-        ahead = np.concatenate([ahead, np.full(short, half[-1])])
-    local: Floats = MAD_TO_SIGMA / np.sqrt(2.0) * np.maximum(behind, ahead)
-    return local
-
-
-def _line_step(values: Floats, width: int) -> tuple[Floats, Floats]:
-    """Falls: jump at each index between lines fitted to `width` points before and after, and its standard error; NaN elsewhere."""
-    n = len(values)
-    x = np.arange(width, dtype=np.float64) - (width - 1) / 2
-    sxx = float((x**2).sum())
-    windows = np.lib.stride_tricks.sliding_window_view(values, width)
-    mean = windows.mean(axis=1)
-    slope = windows @ x / sxx
-    edge = width / 2  # from the centre of a window to the place between the two windows
-    at = np.arange(width, n - width + 1)
-    jump = np.full(n, np.nan)
-    error = np.full(n, np.nan)
-    jump[at] = (mean - slope * edge)[at] - (mean + slope * edge)[at - width]
-    # Variance of an ordinary least-squares line at distance d from its centre: sigma^2 (1/n + d^2 / Sxx); two independent lines.
-    error[at] = _local_sigma(values, width)[: len(at)] * np.sqrt(2.0 * (1.0 / width + edge**2 / sxx))
-    return _one_way(jump, error, -1, width)
-
-
-def _mean_step(values: Floats, width: int) -> tuple[Floats, Floats]:
-    """Rises: difference of the means of `width` points after and before each index, and its standard error; NaN elsewhere."""
-    n = len(values)
-    mean = np.lib.stride_tricks.sliding_window_view(values, width).mean(axis=1)
-    at = np.arange(width, n - width + 1)
-    jump = np.full(n, np.nan)
-    error = np.full(n, np.nan)
-    jump[at] = mean[at] - mean[at - width]
-    error[at] = _local_sigma(values, width)[: len(at)] * np.sqrt(2.0 / width)
-    return _one_way(jump, error, 1, width)
-
-
-def _one_way(jump: Floats, error: Floats, sign: int, width: int) -> tuple[Floats, Floats]:
-    """Keep jumps of one sign; the error is at least the robust spread of the jumps of both signs elsewhere in the record."""
-    usable = np.isfinite(jump)
-    with np.errstate(invalid="ignore"):
-        kept = np.where(jump * sign > 0, jump, np.nan)
-    if not np.isfinite(kept).any():
-        return kept, error
-    candidate = int(np.nanargmax(np.abs(kept) / np.maximum(error, 1e-12)))
-    elsewhere = usable.copy()
-    elsewhere[max(0, candidate - width) : candidate + width + 1] = False
-    elsewhere[: len(jump) // 7] = False  # the steep beginning says nothing about the wander of the rest
-    spread = mad_sigma(jump[elsewhere]) if np.count_nonzero(elsewhere) >= width else 0.0
-    return kept, np.maximum(error, spread)
-
-
-def _shift_event(
-    series: Series, values: Floats, index: int, width: int, jump: float, strength: float
-) -> Event | None:
-    near = max(3, width // 3)
-    before = float(np.median(values[max(0, index - near) : index]))
-    after = float(np.median(values[index : index + near]))
-    if (after - before) * jump <= 0 or abs(after - before) < 0.5 * abs(jump):
-        return None  # the lines disagree with the points themselves: a bend, not a step
-    later = values[index + width : index + 3 * width]
-    recovered: bool | None = None
-    if len(later) >= width // 2:
-        recovered = bool((float(np.median(later)) - before) * jump < 0.5 * jump * jump)
-    if jump < 0:
-        recovered = None
-    numbers = {"before": before, "after": after, "jump": jump, "sigmas": strength}
-    kind = "level-shift-up" if jump > 0 else "level-shift-down"
-    return Event(kind, series.name, int(series.steps[index]), None, recovered, "", numbers)
 
 
 def lr_bumps(series: Series, limits: Thresholds) -> list[Event]:

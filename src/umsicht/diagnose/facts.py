@@ -32,6 +32,7 @@ class Facts:
     val_rise: float
     like: Series
     like_for_like: bool
+    like_error: float
     like_fall_after_best: float
     progress: float | None
     plateau_gain: float | None
@@ -80,6 +81,7 @@ def gather(curves: Curves, limits: Thresholds) -> Facts:
         val_rise=(val_end - val_best) if val_end is not None and val_best is not None else 0.0,
         like=like,
         like_for_like=is_like,
+        like_error=0.0 if is_like else gaps.error_at(train),
         like_fall_after_best=_fall_after(like, val_best_step),
         progress=curves.last_step / curves.planned_steps if curves.planned_steps else None,
         plateau_gain=plateau_gain,

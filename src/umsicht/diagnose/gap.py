@@ -22,12 +22,22 @@ def train_at(curves: Curves, steps: np.ndarray[tuple[int], np.dtype[np.int64]]) 
     train = curves.get(TRAIN).finite()
     if not train:
         return Series.of(TRAIN, [], []), False
-    reach = max(5, len(train) // 50)
+    reach = _reach(train)
     values = []
     for step in steps:
         index = train.at(float(step))
         values.append(float(np.median(train.values[max(0, index - reach) : index + reach + 1])))
     return Series.of(TRAIN, steps, values), False
+
+
+def _reach(train: Series) -> int:
+    return max(5, len(train) // 50)
+
+
+def error_at(train: Series) -> float:
+    """Standard error of the difference of two such medians of batch losses (1.2533 sigma / sqrt n each, normal noise)."""
+    late = train.values[len(train) // 2 :]
+    return 1.2533 * noise_sigma(late, 0.0) * float(np.sqrt(2.0 / (2 * _reach(train) + 1)))
 
 
 def analyse(curves: Curves, limits: Thresholds) -> Gap | None:

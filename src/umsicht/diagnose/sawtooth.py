@@ -74,6 +74,9 @@ def _period(values: Floats, known: float | None, limits: Thresholds) -> tuple[in
         score = min(once, twice)
         if score <= least or half >= 0.5 * score:
             continue
+        # Where the period is known one repeat decides; a searched one must come back twice.
+        if _fisher_z(once if known is not None else score, len(shape) / lag - 1) < limits.saw_z:
+            continue
         if best is None or score > best[1]:
             best = (lag, score, float(np.ptp(_profile(shape, lag))))
     return best
@@ -117,6 +120,11 @@ def _correlation(shape: Floats, lag: int) -> float:
     a, b = shape[:-lag], shape[lag:]
     spread = float(np.std(a) * np.std(b))
     return float(np.mean((a - a.mean()) * (b - b.mean())) / spread) if spread > 0 else 0.0
+
+
+def _fisher_z(correlation: float, periods: float) -> float:
+    """Correlation in standard errors: atanh(r) sqrt(n - 3), n = 8 a period, since the shape is smoothed over an eighth of one."""
+    return float(np.arctanh(min(correlation, 0.999)) * np.sqrt(max(8 * periods - 3, 1.0)))
 
 
 def _profile(shape: Floats, lag: int) -> Floats:

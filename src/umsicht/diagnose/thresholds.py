@@ -34,10 +34,13 @@ class Thresholds:
     rise_sigma: float = 4.0
     rise_points: int = 2
     # Overfitting without a rise: validation stands still while like-for-like training loss falls on and the gap is large.
-    stall_gain: float = 0.005
-    stall_from: float = 0.55
-    stall_train_fall: float = 0.03
-    stall_gap_share: float = 0.25
+    # In healthy runs validation gains 0.8 to 1.3 of what training gains on like-for-like tokens; in overfitting ones at most 0.15.
+    stall_from: float = 0.5
+    stall_transfer: float = 0.25
+    stall_train_fall: float = 0.02
+    stall_gap_share: float = 0.10
+    stall_gap_growth: float = 0.02
+    stall_sigma: float = 4.0
     domain_rise_share: float = 0.025
     domain_rise_floor: float = 0.03
     domain_rise_sigma: float = 2.5
@@ -57,6 +60,8 @@ class Thresholds:
     shift_sigma: float = 5.0
     shift_floor: float = 0.05
     shift_share: float = 0.02
+    # A jump is nearly whole at half the width; a drift only half.
+    shift_sudden: float = 0.7
 
     # Divergence: the training loss itself ends this much above its own best window.
     lost_share: float = 0.04
@@ -73,6 +78,8 @@ class Thresholds:
     # Where the record holds no epochs the period is searched for, and chance finds weak ones.
     saw_correlation: float = 0.6
     saw_correlation_known: float = 0.3
+    # Fisher's z of that correlation over about eight independent points a period.
+    saw_z: float = 3.0
     saw_amplitude: float = 1.0
     saw_periods: int = 3
 

@@ -19,7 +19,7 @@ _ALIASES: dict[str, str] = {
         "loss train_loss training_loss loss_train trl lm_loss train_lm_loss lm_loss_training train_total_loss total_loss "
         "train_loss_step train_cross_entropy train_crossentropyloss cross_entropy metrics_train_languagecrossentropy "
         "train_ce_loss ce_loss verlust trainingsverlust trainverlust train_train_loss losses_train loss_train_total "
-        "lm_loss_training_lm_loss batch_loss train_batch_loss loss_step"
+        "lm_loss_training_lm_loss batch_loss train_batch_loss loss_step end_loss"
     ),
     VAL: (
         "val_loss valid_loss validation_loss eval_loss loss_val loss_valid loss_validation loss_eval test_loss dev_loss tel "
