@@ -36,6 +36,18 @@ def test_built_in_prompts_cover_the_starter_languages() -> None:
     assert {p.language for p in prompts.only({"xx"}).prompts} == {"en"}
 
 
+def test_a_corpus_of_programs_is_asked_for_code_whatever_it_calls_the_language() -> None:
+    for slices in (
+        ["code.python", "encyclopedia.de"],
+        ["code.other", "encyclopedia.de"],
+        ["reference.python", "x.de"],
+    ):
+        chosen = promptset.for_corpus(SETTINGS, slices)
+        assert {p.language for p in chosen.prompts} == {"code", "de"}
+    named = promptset.for_corpus(SampleSettings(languages=("rust",)), ["encyclopedia.de"])
+    assert {p.language for p in named.prompts} == {"code"}
+
+
 def test_drawing_is_repeatable_and_leaves_the_model_as_it_was(
     model: Transformer, tokenizer: Tokenizer
 ) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +92,8 @@ class Options:
     with_samples: bool = True
     tasks: tuple[Path, ...] = ()
     """Local multiple-choice files to ask, see `tasks.load`."""
+    harness: Mapping[str, Path] = field(default_factory=dict)
+    """Tasks of lm-evaluation-harness, {name: local rows}, see `harness_tasks.write`."""
     limit: int | None = None
     """Rows asked of each task; a limited result is marked partial."""
     deep: bool = False
@@ -140,6 +142,8 @@ def evaluate_checkpoint(run: Run, options: Options = Options(), *, progress: Pro
         findings += deeper
     if options.tasks:
         more["tasks"] = _ask_tasks(model, tokenizer, options, progress)
+    if options.harness:
+        more["harness"] = _ask_harness(model, tokenizer, options, progress)
     result = replace(result.with_findings([*findings, *reminder(run, settings.remind_after)]), more=more)
     result.save(run)
     for finding in result.findings:
@@ -191,6 +195,17 @@ def _ask_tasks(
         progress.close()
         found.append(result.to_dict())
     return found
+
+
+def _ask_harness(
+    model: Transformer, tokenizer: Tokenizer, options: Options, progress: Progress
+) -> list[dict[str, Any]]:
+    from umsicht.evaluate import harness  # the extra `eval`
+
+    progress.stage(", ".join(options.harness))
+    found = harness.evaluate(model, tokenizer, options.harness, limit=options.limit, device=options.device)
+    progress.close()
+    return [result.to_dict() for result in found]
 
 
 def _look_deeper(

@@ -26,6 +26,8 @@ from umsicht.record.run import Run
 from umsicht.score import TokenNats, document_nats, of_transformer
 
 SCHEMA = 1
+MORE = ("context", "facts", "tasks", "harness")
+"""What an evaluation may hold besides scores and samples."""
 TOO_GOOD = 0.5
 """A model that needs fewer bits than this share of its best baseline is more often leaking than brilliant."""
 
@@ -72,7 +74,7 @@ class Evaluation:
     took_s: float = 0.0
     created: str = ""
     more: dict[str, Any] = field(default_factory=dict)
-    """Deeper looks by name: `context`, `facts`, `tasks`."""
+    """Deeper looks by name, see `MORE`."""
 
     def beats(self, baseline: str) -> tuple[str, ...]:
         """Slices on which the model needs fewer bits per byte than `xz`, `xz_context` or `ngram5`."""
@@ -121,7 +123,7 @@ class Evaluation:
             findings=tuple(Finding.from_dict(f) for f in plain.get("findings", ())),
             took_s=float(plain.get("took_s", 0.0)),
             created=str(plain.get("created", "")),
-            more={name: plain[name] for name in ("context", "facts", "tasks") if name in plain},
+            more={name: plain[name] for name in MORE if name in plain},
         )
 
     def save(self, run: Run) -> Path:

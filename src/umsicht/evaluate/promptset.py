@@ -43,10 +43,24 @@ class PromptSet:
         return PromptSet(self.name, kept)
 
 
+CODE = "code"
+PROGRAMMING = frozenset((
+    "bash", "c", "cpp", "csharp", "css", "go", "haskell", "html", "java", "javascript", "julia", "kotlin", "lua", "matlab", "perl",
+    "php", "python", "r", "ruby", "rust", "scala", "shell", "sql", "swift", "typescript",
+))  # fmt: skip
+"""Languages a corpus may name where the prompts say `code`."""
+
+
 def for_corpus(settings: SampleSettings, slices: Iterable[str]) -> PromptSet:
     """The recipe's prompts in its own languages, else those of the corpus's slices: the one choice for training and evaluation alike."""
-    languages = settings.languages or tuple(sorted({name.rpartition(".")[2] for name in slices}))
+    languages = {_written_as(name) for name in settings.languages or slices}
     return load(settings.prompts).only(languages)
+
+
+def _written_as(name: str) -> str:
+    """What prompts call the language of a slice (`domain.language`) or a bare language: every programming language is `code`."""
+    domain, _, language = name.rpartition(".")
+    return CODE if domain == CODE or language in PROGRAMMING else language
 
 
 def load(name: str = "default") -> PromptSet:

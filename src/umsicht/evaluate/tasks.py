@@ -175,7 +175,12 @@ def compare(first: TaskResult, second: TaskResult, *, draws: int = 2_000, seed: 
             why=t("evaluate.protocols_differ.why"),
             fix=t("evaluate.task_same.fix"),
         )
-    a, b = np.array(first.right, dtype=float), np.array(second.right, dtype=float)
+    return paired(first.right, second.right, draws=draws, seed=seed)
+
+
+def paired(first: Sequence[float], second: Sequence[float], *, draws: int = 2_000, seed: int = 0) -> Paired:
+    """The same for scores of 0 or 1 on the same rows in the same order."""
+    a, b = np.array(first, dtype=float), np.array(second, dtype=float)
     pick = np.random.default_rng(seed).integers(0, a.size, (draws, a.size))
     low, high = np.quantile((a - b)[pick].mean(1), [0.025, 0.975])
     only_a, only_b = int(((a == 1) & (b == 0)).sum()), int(((b == 1) & (a == 0)).sum())
