@@ -24,6 +24,7 @@ from umsicht.ratings import (
     export,
     match,
     of_file,
+    of_round,
     of_run,
     pairs_needed,
     plan,
@@ -322,6 +323,47 @@ def score_(round: Path, *, json: bool = False) -> int:
     else:
         _report(result)
     return int(result.decision == "refused")
+
+
+@rate.command
+def metrics(round: Path, *, json: bool = False) -> int:
+    """Say which automatic metrics still go with what people preferred, over the checkpoints of a scored round.
+
+    Exit code 1 where a metric no longer does; the finding is recorded in the checkpoints' runs.
+
+    Parameters
+    ----------
+    round
+        The folder of a scored round over at least five checkpoints.
+    json
+        Print JSON.
+    """
+    known: dict[str, Run] = {}
+
+    def run_of(name: str) -> Run:
+        beside = round.resolve().parents[2] / name
+        known.setdefault(name, find_run(beside if (beside / "manifest.json").is_file() else name))
+        return known[name]
+
+    found, findings = of_round(round, run_of)
+    for run in known.values():
+        recorded = {str(f.get("numbers")) for f in run.findings()}
+        for finding in findings:
+            if str(finding.to_dict()["numbers"]) not in recorded:
+                run.add_finding(finding.to_dict())
+    if json:
+        print_json({"metrics": [c.to_dict() for c in found], "findings": [f.to_dict() for f in findings]})
+    else:
+        print_table(
+            [t(f"ratings.metrics.{name}") for name in ("metric", "correlation", "interval", "checkpoints")],
+            [
+                (c.metric, f"{c.rho:+.2f}", f"{c.low:+.2f} … {c.high:+.2f}", c.checkpoints)
+                for c in sorted(found, key=lambda c: -c.rho)
+            ],
+        )
+        for finding in findings:
+            print_finding(finding)
+    return int(bool(findings))
 
 
 def _report(result: Result) -> None:

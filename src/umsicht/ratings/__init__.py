@@ -4,6 +4,7 @@ from umsicht.ratings.criteria import Criterion, Sheet, default
 from umsicht.ratings.exchange import export, read_back
 from umsicht.ratings.intervals import Plan, pairs_needed, plan
 from umsicht.ratings.layout import Design
+from umsicht.ratings.metrics import of_round
 from umsicht.ratings.outputs import Matched, Output, match, of_file, of_run
 from umsicht.ratings.round import Item, Round, create
 from umsicht.ratings.verdict import Result, Rules, score
@@ -24,6 +25,7 @@ __all__ = [
     "export",
     "match",
     "of_file",
+    "of_round",
     "of_run",
     "pairs_needed",
     "plan",
