@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -130,3 +132,23 @@ def test_help_imports_neither_torch_nor_the_command_line_library(tmp_path: Path)
         [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines()[-1] == "LOADED []"
+
+
+def test_an_interrupt_says_that_what_was_finished_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "text").mkdir()
+    os.mkfifo(tmp_path / "text" / "waits.txt")  # nobody writes to it: the run waits until it is interrupted
+    (tmp_path / "recipe.yaml").write_text(
+        "name: waits\npreset: tiny\ncorpus: {sources: [{name: text, kind: files, path: text}]}\n"
+    )
+    run = subprocess.Popen(
+        [sys.executable, "-m", "umsicht", "run", "recipe.yaml"],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "UMSICHT_LANG": "en"},
+    )
+    time.sleep(3)
+    run.send_signal(signal.SIGINT)
+    _, err = run.communicate(timeout=60)
+    assert (run.returncode, "Traceback" in err) == (130, False)
+    assert "Interrupted" in err

@@ -89,9 +89,7 @@ def evaluate(
         figures = result.baselines.get(name, {})
         interval = "—" if score.low is None else f"{score.low:.3f}–{score.high:.3f}"
         beside = [f"{figures[key]:.3f}" if key in figures else "" for key in ("xz", "xz_context", "ngram5")]
-        rows.append(
-            [name, f"{score.bpb:.3f}", interval, *beside, score.documents, round(score.bytes / 1000)]
-        )
+        rows.append([name, f"{score.bpb:.3f}", interval, *beside, score.documents, round(score.bytes / 1000)])
     print_table(columns, rows)
     print(
         t(

@@ -45,6 +45,10 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         _show(_explain_os_error(error))
         code = EXIT_USAGE
     except Exception as error:
+        if _is_shut_gate(error):
+            from umsicht.cli.run import show_gate
+
+            sys.exit(show_gate(error, json="--json" in arguments))
         if debug:
             raise
         _show(
@@ -56,6 +60,12 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         )
         code = EXIT_FAILED
     sys.exit(code)
+
+
+def _is_shut_gate(error: Exception) -> bool:
+    """Whether a stage that the verb needed stopped at its gate; asked only where the pipeline is loaded already."""
+    walk = sys.modules.get("umsicht.pipeline.walk")
+    return walk is not None and isinstance(error, walk.GateClosedError)
 
 
 def _global_options(arguments: list[str]) -> tuple[list[str], bool]:
@@ -128,6 +138,7 @@ def build_app(verb: str | None) -> cyclopts.App:
         name="umsicht",
         help=t("cli.about"),
         help_format="plaintext",
+        suppress_keyboard_interrupt=False,
     )
     for name, line in VERBS.items():
         if verb in (name, "*"):
