@@ -53,11 +53,16 @@ system:
 test: lint types system ## linters, strict types and the short tests (at most 12 minutes on two cores)
 	$(TESTS) -m 'not long'
 
-test-all: lint types system ## everything, peers and oracles included (at most 60 minutes)
-	$(TESTS)
+test-all: lint types system ## everything, peers and oracles included (at most 60 minutes), with the share of code that tests reach
+	$(TESTS) --cov=umsicht --cov-report=term:skip-covered
 
 bench-%: install-dev ## a benchmark: bench-corpus, bench-train, …
 	$(PY) -m bench.$(subst -,_,$*)
+
+docs: install-dev ## build the documentation site into site/, offline and strictly
+	$(PIP) -e '.[docs]'
+	$(PY) docs/_site/fill.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean: ## remove builds and caches; keeps the environment and your projects
 	rm -rf build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,1 @@
+"""What makes the documentation site: pages written from the code, and blocks of figures filled into written pages."""
