@@ -96,7 +96,7 @@ def train_rank(walk: Walk) -> int:
     from umsicht.train.supervise.worker import attended, supervised_run
 
     with attended():
-        from umsicht.pipeline.resumed import train_rank
+        from umsicht.pipeline.ranks import train_rank
 
         folder = supervised_run()
         assert folder is not None
@@ -107,7 +107,8 @@ def supervise_walk(walk: Walk, ranks: int, max_restarts: int, step_timeout: floa
     """The data half and the gate here, the training in ranks of its own."""
     from umsicht.pipeline import GateClosedError
     from umsicht.pipeline.checks import gate, record_of
-    from umsicht.pipeline.run import prepare, record_findings
+    from umsicht.pipeline.ranks import record_findings
+    from umsicht.pipeline.run import prepare
     from umsicht.pipeline.training import open_run
     from umsicht.train.supervise.supervisor import Conditions, Supervisor
     from umsicht.train.supervise.survival import EVENTS
@@ -146,7 +147,8 @@ def rank_arguments(arguments: list[str]) -> list[str]:
 def train_walk(walk: Walk, *, json: bool) -> int:
     """The data half, the gate, the training."""
     from umsicht.pipeline import GateClosedError
-    from umsicht.pipeline.run import prepared, train_run
+    from umsicht.pipeline.ranks import train_run
+    from umsicht.pipeline.run import prepared
     from umsicht.train.ranks import FirstRankFailedError, leave
 
     try:

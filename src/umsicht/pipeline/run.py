@@ -10,13 +10,11 @@ from umsicht.diagnose.experiment import lineage_of
 from umsicht.evaluate import Evaluation
 from umsicht.finetune import StageResult
 from umsicht.pipeline import after, checks, planning, stages, tuning
-from umsicht.pipeline.training import Made, Material, open_run, sample_hook, train
+from umsicht.pipeline.ranks import joined, train_run
+from umsicht.pipeline.training import Made, Material, open_run
 from umsicht.pipeline.walk import Walk
-from umsicht.record import QUIET, Run
-from umsicht.train import Every, Outcome
-from umsicht.train.machine import choose_device
-from umsicht.train.ranks import Ranks, join
-from umsicht.train.silent import SilentRun
+from umsicht.record import Run
+from umsicht.train import Outcome
 from umsicht.words import t
 
 
@@ -52,39 +50,6 @@ def run(walk: Walk) -> Finished:
     if outcome.reason in ("interrupted", "stopped-by-guard"):
         return Finished(record, outcome)
     return finish(walk, record, outcome)
-
-
-def record_findings(walk: Walk, record: Run) -> None:
-    """Write what was found before the training into its record, once."""
-    if record.manifest.get("findings_recorded"):
-        return
-    for finding in walk.findings:
-        record.add_finding({**finding.to_dict(), "step": 0})
-    record.update_manifest(findings_recorded=True)
-
-
-def train_run(material: Material, record: Run) -> Outcome:
-    """The training of a run, with everything that hangs on it: validation, samples, monitors. Where there are other ranks, each calls this."""
-    walk = material.walk
-    ranks = joined(walk)
-    if not ranks.is_first:
-        record = SilentRun.of(record)
-    record_findings(walk, record)
-    steps = material.planned_steps()
-    every = (
-        Every(seconds=60.0)
-        if steps is None
-        else Every(steps=max(1, steps // walk.recipe.evaluate.samples.count))
-    )
-    return train(material, record, [*checks.hooks(material, record), sample_hook(material, every)], ranks)
-
-
-def joined(walk: Walk) -> Ranks:
-    """The processes of this job, met; all but the first are quiet from here on."""
-    ranks = join(walk.recipe.parallel.timeout_s, choose_device(walk.recipe.train.device))
-    if not ranks.is_first:
-        walk.progress = QUIET
-    return ranks
 
 
 def prepared(walk: Walk) -> tuple[Material, Run]:

@@ -18,7 +18,7 @@ from umsicht.record.lock import FolderLock, LockedError
 from umsicht.train.supervise.falls import DELIBERATE, SAVED, Fall, Same, deliberate_code, who_fell
 from umsicht.train.supervise.ranks import Ranks, Seats, free_port
 from umsicht.train.supervise.survival import Ledger
-from umsicht.train.supervise.watchdog import Watchdog
+from umsicht.train.supervise.watchdog import PATIENCE, Watchdog
 from umsicht.train.supervise.worker import RUN_VARIABLE
 from umsicht.words import t
 
@@ -92,7 +92,8 @@ class Supervisor:
         self.environment = {
             **(os.environ if environment is None else environment),
             RUN_VARIABLE: str(run_folder),
-            TIMEOUT_VARIABLE: str(conditions.step_timeout_s),
+            # Later than the supervisor's own patience: it names the rank, a collective that gives up names nobody.
+            TIMEOUT_VARIABLE: str(conditions.step_timeout_s * (max(PATIENCE.values()) + 2)),
         }
         self._same = Same(conditions.same_step_falls)
         self._restarts = 0

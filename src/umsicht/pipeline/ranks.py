@@ -1,0 +1,73 @@
+"""The training of a run in each of its ranks. Nothing here knows how data are made: a rank that a launcher starts again must be there soon."""
+
+from __future__ import annotations
+
+from umsicht.findings import UserError
+from umsicht.pipeline import checks
+from umsicht.pipeline.training import Made, Material, sample_hook, train
+from umsicht.pipeline.walk import Walk
+from umsicht.record import QUIET, Artifact, Run
+from umsicht.train import Every, Outcome
+from umsicht.train.machine import choose_device
+from umsicht.train.ranks import Ranks, join, leave
+from umsicht.train.silent import SilentRun
+from umsicht.words import t
+
+KINDS = ("corpus", "tokenizer", "tokens", "baselines")
+
+
+def material_of(walk: Walk, run: Run) -> Material:
+    """The artifacts that `run` rests on. Raises UserError where one of them is gone."""
+    return Material(walk, Made(**{kind: _input(walk, run, kind) for kind in KINDS}))
+
+
+def _input(walk: Walk, run: Run, kind: str) -> Artifact:
+    identity = str(run.manifest.get("inputs", {}).get(kind, ""))
+    found = walk.project.store.find(kind, identity)
+    if found is None:
+        raise UserError(
+            t("survive.input_gone", kind=kind, id=identity[:12]),
+            where=str(run.folder),
+            fix=t("survive.input_gone_fix"),
+        )
+    return found
+
+
+def record_findings(walk: Walk, record: Run) -> None:
+    """Write what was found before the training into its record, once."""
+    if record.manifest.get("findings_recorded"):
+        return
+    for finding in walk.findings:
+        record.add_finding({**finding.to_dict(), "step": 0})
+    record.update_manifest(findings_recorded=True)
+
+
+def train_run(material: Material, record: Run) -> Outcome:
+    """The training of a run, with everything that hangs on it: validation, samples, monitors. Where there are other ranks, each calls this."""
+    walk = material.walk
+    ranks = joined(walk)
+    if not ranks.is_first:
+        record = SilentRun.of(record)
+    record_findings(walk, record)
+    steps = material.planned_steps()
+    every = (
+        Every(seconds=60.0)
+        if steps is None
+        else Every(steps=max(1, steps // walk.recipe.evaluate.samples.count))
+    )
+    return train(material, record, [*checks.hooks(material, record), sample_hook(material, every)], ranks)
+
+
+def joined(walk: Walk) -> Ranks:
+    """The processes of this job, met; all but the first are quiet from here on."""
+    ranks = join(walk.recipe.parallel.timeout_s, choose_device(walk.recipe.train.device))
+    if not ranks.is_first:
+        walk.progress = QUIET
+    return ranks
+
+
+def train_rank(walk: Walk, run: Run) -> Outcome:
+    """One rank's part of the training of `run`, when a launcher has made the data and passed the gate already."""
+    outcome = train_run(material_of(walk, run), run)
+    leave()
+    return outcome
