@@ -6,19 +6,15 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bench.faults import base
-from umsicht.guard import monitors, preflight
+from bench.faults import base, watched
+from umsicht.guard import preflight
 from umsicht.recipe import Recipe
 from umsicht.recipe.tokens import MixSettings, PhaseSettings
 from umsicht.recipe.train import (
-    BudgetSettings,
-    CheckpointSettings,
     OptimizerSettings,
     RegularisationSettings,
     ScheduleSettings,
 )
-from umsicht.record import Run
-from umsicht.train import Trainer
 
 STEPS = 120
 
@@ -111,26 +107,7 @@ def run_healthy(name: str, folder: Path) -> dict[str, Any]:
     pipeline.make_run()
     report = preflight(pipeline.inputs(), all=True)
     checked = time.monotonic() - begun
-    recipe = pipeline.recipe
-    settings = recipe.train.model_copy(
-        update={
-            "budget": BudgetSettings(steps=STEPS),
-            "checkpoint": CheckpointSettings(every_minutes=None, asynchronous=False, keep_best={}),
-        }
-    )
-    assert pipeline.make_model is not None and pipeline.make_source is not None
-    run = Run.create(folder / "run", {"name": "healthy", "recipe": {}, "inputs": {}, "seed": 0})
-    source = pipeline.make_source(STEPS)
-    hooks = monitors(
-        recipe.check,
-        run=run,
-        source=source,
-        settings=settings,
-        schedule_steps=STEPS,
-        tokenizer=pipeline.tokenizer,
-    )
-    trainer = Trainer(pipeline.make_model(), source, settings, run, hooks=hooks, seed=recipe.seed)
-    outcome = trainer.fit()
+    seen = watched.train(pipeline, folder, STEPS)
     return {
         "named": [
             {
@@ -142,8 +119,8 @@ def run_healthy(name: str, folder: Path) -> dict[str, Any]:
             for f in report
             if f.grade != "note"
         ],
-        "alarms": [f["id"] for f in run.findings() if f["grade"] != "note"],
-        "steps": outcome.step,
-        "reason": outcome.reason,
+        "alarms": [f["id"] for f in seen["findings"] if f["grade"] != "note"],
+        "steps": seen["steps"],
+        "reason": seen["reason"],
         "seconds": checked,
     }

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 from bench.faults import healthy
-from bench.faults.__main__ import SHORT, judge
+from bench.faults.__main__ import SHORT
+from bench.faults.judge import judge
 from bench.faults.cases import CASES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,7 +25,8 @@ HEALTHY = list(healthy.HEALTHY)[:3]
 SERVER = """
 import json, sys
 from bench.faults import healthy
-from bench.faults.__main__ import forked, run_case
+from bench.faults.server import forked
+from bench.faults.work import run_case
 from bench.faults.cases import CASES
 faults, quiet = json.loads(sys.argv[1])
 cases = {case.name: case for case in CASES}

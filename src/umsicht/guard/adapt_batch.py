@@ -83,9 +83,12 @@ class Example:
     def take(self, rows: slice | torch.Tensor, raw: Any = None) -> Example:
         """Some of the rows, in the user's own form."""
 
+        made: dict[int, torch.Tensor] = {}
+
         def part(value: Any) -> Any:
+            # One copy for the field and for the raw batch: `with_ids` knows by identity what to exchange there.
             if isinstance(value, torch.Tensor) and value.dim() and value.shape[0] == self.ids.shape[0]:
-                return value[rows].contiguous()
+                return made.setdefault(id(value), value[rows].contiguous())
             return value
 
         cut = dataclasses.replace(

@@ -62,7 +62,8 @@ def declared_by(recipe: Recipe, data: TokenData) -> Declared:
     }
     return Declared(
         freshly_initialised=True,
-        document_mask=False,
+        document_mask=recipe.train.document_mask,
+        positions_reset=recipe.train.document_mask or None,
         shares={name: shares[name] for name in known},
         ordered=bool(mix.phases),
         bos=False,
@@ -97,9 +98,6 @@ def subject_of(inputs: PreflightInputs, folder: Path, *, quick: bool = False) ->
     source = inputs.source(inputs.planned_steps)
     model = inputs.model()
     regular = recipe.train.regularisation
-    objective = inputs.objective or LanguageModelling(
-        label_smoothing=regular.label_smoothing, z_loss=regular.z_loss
-    )
 
     def loss(model: Any, batch: Any) -> torch.Tensor:
         # The count stands here as in the loop: over the whole batch, never below one.
@@ -109,6 +107,12 @@ def subject_of(inputs: PreflightInputs, folder: Path, *, quick: bool = False) ->
 
     first = source.batch(0)
     machine = resolve(recipe.train, rows=first.inputs.shape[0], seq_len=first.inputs.shape[1]).to_dict()
+    objective = inputs.objective or LanguageModelling(
+        label_smoothing=regular.label_smoothing,
+        z_loss=regular.z_loss,
+        document_mask=recipe.train.document_mask,
+        autocast=machine["precision"] == "autocast",
+    )
     examples = [read_batch(source.batch(step)) for step in range(4 if quick else 12)]
     view = ModelView(model)
     stage = Stage(

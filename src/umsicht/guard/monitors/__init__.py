@@ -32,7 +32,11 @@ def monitors(
 ) -> list[Hook]:
     """The monitors of a run of Umsicht's own, in the order in which they must look: first whatever may stop the step."""
     regular = settings.regularisation
-    computed = objective or LanguageModelling(label_smoothing=regular.label_smoothing, z_loss=regular.z_loss)
+    computed = objective or LanguageModelling(
+        label_smoothing=regular.label_smoothing,
+        z_loss=regular.z_loss,
+        document_mask=settings.document_mask,
+    )
 
     def loss(model: Any, batch: Any) -> torch.Tensor:
         count = int((batch.targets != IGNORE).sum())

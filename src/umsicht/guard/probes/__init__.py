@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from umsicht.guard.probe import Probe
-from umsicht.guard.probes import trainer, wiring
+from umsicht.guard.probes import algebra, audit, wiring
 from umsicht.guard.probes.documents import document_isolation
 from umsicht.guard.probes.dtypes import dtypes
 from umsicht.guard.probes.evaluation import evaluation
 from umsicht.guard.probes.initial import initialisation
-from umsicht.guard.probes.ledger import order, padding, rows
+from umsicht.guard.probes.ledger import order, rows
 from umsicht.guard.probes.mask import active_targets
 from umsicht.guard.probes.norm import loss_norm
 from umsicht.guard.probes.overfit import overfit
-from umsicht.guard.probes.overlap import overlap, raw_text
+from umsicht.guard.probes.overlap import overlap
 from umsicht.guard.probes.prefix import causal_prefix
+from umsicht.guard.probes.rawtext import raw_text
 from umsicht.guard.probes.resume import checkpoint_integrity, rehearsal
 from umsicht.guard.probes.shift import shift
+from umsicht.guard.probes.stability import stability
 from umsicht.guard.probes.storage import batch_ids, boundaries, token_ids
+from umsicht.guard.probes.targets import loader_targets
 from umsicht.guard.probes.text import round_trip
 
 _COMMON: tuple[Probe, ...] = (
@@ -47,10 +50,10 @@ PIPELINE_PROBES: tuple[Probe, ...] = (
     Probe("T3", "boundaries", boundaries),
     Probe("T4", "rows", rows),
     Probe("T15", "data-order", order),
-    Probe("T6 padding", "active-targets", padding),
-    Probe("T10", "batch-algebra", trainer.batch_algebra),
-    Probe("T11", "one-step", trainer.one_step),
+    Probe("T6 loader", "active-targets", loader_targets),
+    Probe("T10", "batch-algebra", algebra.batch_algebra),
+    Probe("T11", "one-step", audit.one_step),
     Probe("T14", "resume", rehearsal, slow=True),
     Probe("T21", "checkpoint", checkpoint_integrity, slow=True),
-    Probe("stability", "stability", trainer.stability, slow=True),
+    Probe("stability", "stability", stability, slow=True),
 )

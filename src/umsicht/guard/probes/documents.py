@@ -9,7 +9,7 @@ import torch
 from umsicht.findings import Finding
 from umsicht.guard.adapt_batch import Example
 from umsicht.guard.probe import Cannot
-from umsicht.guard.probes.prefix import FLOOR, _awake, _once, _twice, other_ids, paths
+from umsicht.guard.probes.prefix import FLOOR, _awake, _once, _twice, loss_moves, other_ids, paths
 from umsicht.guard.subject import Subject, grade_if, numbers, to_device, token_id
 
 STAGE = "documents"
@@ -17,10 +17,10 @@ STAGE = "documents"
 
 def document_isolation(subject: Subject) -> Iterator[Finding]:
     """Swap one document of a packed row; the others must not notice. Then read one alone: positions must agree too."""
-    found = packed_row(subject)
-    if found is None:
+    packed = packed_row(subject)
+    if packed is None:
         raise Cannot("no row holds two documents")
-    example, bounds = found
+    example, bounds = packed
     claimed = claims_isolation(subject, example)
     with _awake(subject):
         leak = _swap(subject, example, bounds)
@@ -35,7 +35,8 @@ def document_isolation(subject: Subject) -> Iterator[Finding]:
             )
             return
         if claimed:
-            yield from _alone(subject, example, bounds)
+            found = list(_loss_swap(subject, example, bounds)) or list(_alone(subject, example, bounds))
+            yield from found
 
 
 def claims_isolation(subject: Subject, example: Example) -> bool:
@@ -113,6 +114,35 @@ def _swap(subject: Subject, example: Example, bounds: list[int]) -> tuple[str, d
                     ),
                 )
     return None
+
+
+def _loss_swap(subject: Subject, example: Example, bounds: list[int]) -> Iterator[Finding]:
+    """The same on the whole training path: with targets in the last documents only, the first ones must not matter."""
+    loss = subject.loss
+    if loss is None or loss.form == "logits" or example.labels is None:
+        return
+    for index in range(min(len(bounds) - 1, 3)):
+        start, stop = bounds[index], bounds[index + 1]
+        ids, labels = example.ids.clone(), example.labels.clone()
+        body = stop - 1 if stop - 1 > start else stop
+        ids[0, start:body] = other_ids(subject, example.ids[0, start:body], index)
+        labels[0, :stop] = -100
+        if not bool((labels >= 0).any()):
+            continue
+        for training in (True, False):
+            with subject.need_model().mode(training):
+                sizes = loss_moves(
+                    subject, example.with_ids(example.ids, labels), example.with_ids(ids, labels)
+                )
+            if sizes is not None and sizes[0] > sizes[1]:
+                yield Finding(
+                    "LEAK-DOC/loss",
+                    "stop",
+                    STAGE,
+                    location="model: training step",
+                    numbers=numbers(delta=sizes[0], boundary=stop, documents=len(bounds)),
+                )
+                return
 
 
 def _alone(subject: Subject, example: Example, bounds: list[int]) -> Iterator[Finding]:

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from umsicht.findings import Finding
+from umsicht.guard.probes.loader import Fed, epoch_steps, fed
 from umsicht.guard.subject import Subject, numbers
 from umsicht.tokens.batch import IGNORE, Batch
 
@@ -64,32 +65,6 @@ class Haystack:
         return None
 
 
-def padding(subject: Subject) -> Iterator[Finding]:
-    """Padding is rare in well-packed rows, so many batches are looked at for it: none of it may be a target."""
-    source = subject.need("source", "a batch source")
-    total = getattr(source, "total_steps", None)
-    for step in range(min(150, total or 150)):
-        batch = source.batch(step)
-        wrong = (batch.document_ids < 0) & (batch.targets != IGNORE)
-        if bool(wrong.any()):
-            row, position = (int(value) for value in wrong.nonzero()[0])
-            active = int((batch.targets != IGNORE).sum())
-            count = int(wrong.sum())
-            yield Finding(
-                "TARGET-MASK/pad-active",
-                "stop",
-                "active-targets",
-                location=f"rows: step {step}, row {row}, position {position}",
-                numbers=numbers(
-                    positions=count,
-                    share_of_weight=count / max(1, active),
-                    active=active,
-                    expected=active - count,
-                ),
-            )
-            return
-
-
 def haystack_of(subject: Subject, data: Any) -> Haystack:
     """The training documents, laid out for searching once."""
     found: Haystack | None = subject.extra.get("haystack")
@@ -107,7 +82,7 @@ def rows(subject: Subject) -> Iterator[Finding]:
     looked, wrong, where = 0, 0, ""
     whole = getattr(source, "packing", "concatenate") == "concatenate"
     for step in _spread(subject, source):
-        batch = source.batch(step)
+        batch = fed(subject).batch(step)
         bad_shift = torch.zeros(batch.inputs.shape[0], dtype=torch.bool)
         same = batch.targets[:, :-1] == batch.inputs[:, 1:]
         bad_shift |= ((batch.targets[:, :-1] != IGNORE) & ~same).any(dim=1)
@@ -151,23 +126,12 @@ def rows(subject: Subject) -> Iterator[Finding]:
 
 def _spread(subject: Subject, source: Any) -> list[int]:
     """Steps at the start, in the middle, and about the edge of the first epoch."""
-    edge = _epoch_steps(source)
+    edge = epoch_steps(source)
     planned = subject.extra.get("planned_steps") or 2 * edge
     wanted = {*range(6), max(0, edge - 1), edge, edge + 1, max(0, planned - 1)}
     wanted |= {round(edge * part / 24) for part in range(24)}
     total = getattr(source, "total_steps", None)
     return sorted(step for step in wanted if total is None or step < max(total, 1))
-
-
-def _epoch_steps(source: Any) -> int:
-    """The first step that lies in the second epoch."""
-    low, high = 0, 1
-    while source.epoch(high) < 1.0 and high < 1 << 40:
-        low, high = high, high * 2
-    while low + 1 < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if source.epoch(middle) >= 1.0 else (middle, high)
-    return high
 
 
 def _explain(
@@ -216,11 +180,11 @@ def _nothing_lost(subject: Subject, source: Any, data: Any) -> Iterator[Finding]
         or getattr(source, "total_rows", 1 << 60) > ROWS_COUNTED
     ):
         return
-    edge = _epoch_steps(source)
+    loader = fed(subject)
     counted = np.zeros(data.n_tokens, dtype=np.int64)
     left = int(source.total_rows)
-    for step in range(edge):
-        targets = source.batch(step).targets
+    for step in range(loader.edge):
+        targets = loader.batch(step).targets
         targets = targets[: min(left, targets.shape[0])]
         left -= targets.shape[0]
         active = targets[targets != IGNORE]
@@ -255,8 +219,8 @@ def _content(batch: Batch) -> list[int]:
 
 
 def _repeats(subject: Subject, source: Any) -> Iterator[Finding]:
-    edge = _epoch_steps(source)
-    per_batch = max(1, source.batch(0).inputs.shape[0])
+    loader = fed(subject)
+    edge, per_batch = loader.edge, loader.rows
     steps = (
         list(range(edge))
         if edge * per_batch <= ROWS_COUNTED
@@ -276,7 +240,7 @@ def _repeats(subject: Subject, source: Any) -> Iterator[Finding]:
     # With a declared mix a source may come round again before the whole has; its own passes are counted then.
     by_group = bool(subject.declared.shares)
     for step in dict.fromkeys(steps):
-        batch = source.batch(step)
+        batch = loader.batch(step)
         for number, content in zip(batch.rows.tolist(), _content(batch), strict=True):
             rows_seen += 1
             if total is not None and rows_seen > total and len(steps) == edge:
@@ -315,14 +279,15 @@ def _repeats(subject: Subject, source: Any) -> Iterator[Finding]:
             numbers=numbers(read=len(seen), rows=total, share=1 - len(seen) / total),
         )
     if edge >= 1 and not by_group:
-        yield from _order_of_epochs(subject, source, edge)
+        yield from _order_of_epochs(subject, loader)
 
 
-def _order_of_epochs(subject: Subject, source: Any, edge: int) -> Iterator[Finding]:
+def _order_of_epochs(subject: Subject, loader: Fed) -> Iterator[Finding]:
     """Neighbours of one epoch must not be neighbours in the next, wherever the second one begins to repeat the first."""
-    first = [value for step in range(min(edge, 400)) for value in source.batch(step).rows.tolist()]
+    edge = loader.edge
+    first = [value for step in range(min(edge, 400)) for value in loader.batch(step).rows.tolist()]
     later = range(edge + 1, edge + 1 + min(12, edge))
-    second = [value for step in later for value in source.batch(step).rows.tolist()]
+    second = [value for step in later for value in loader.batch(step).rows.tolist()]
     neighbours = set(zip(first, first[1:], strict=False))
     pairs = list(zip(second, second[1:], strict=False))
     kept = sum(pair in neighbours for pair in pairs)
@@ -356,7 +321,7 @@ def _equal(left: Batch, right: Batch) -> bool:
 
 def _same_when_asked_again(subject: Subject, source: Any) -> Iterator[Finding]:
     """The batch of a step depends on the step alone: not on what was asked before, on random states, or on which object is asked."""
-    edge = _epoch_steps(source)
+    edge = epoch_steps(source)
     steps = [0, 3, edge, max(0, edge - 1), 1]
     total = getattr(source, "total_steps", None)
     steps = [step for step in steps if total is None or step < max(total, 1)]
@@ -481,7 +446,7 @@ def _runs(subject: Subject, source: Any, data: Any) -> Iterator[Finding]:
     ledger = Ledger()
     whole = getattr(source, "packing", "concatenate") == "concatenate"
     for step in range(12):
-        batch = source.batch(step)
+        batch = fed(subject).batch(step)
         for row in range(min(16, batch.inputs.shape[0])):
             if _explain(haystack, ledger, batch, row, step, data, whole) is None:
                 names.append(ledger.sources[-1])

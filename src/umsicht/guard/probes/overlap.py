@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -210,107 +210,3 @@ def _words(text: str) -> tuple[str, ...]:
 
 def _runs(words: tuple[str, ...]) -> list[int]:
     return [hash(words[i : i + GRAM]) for i in range(len(words) - GRAM + 1)]
-
-
-# -- the raw text ----------------------------------------------------------------------------------------------------------------
-LETTERS = 4000
-CLASSES = ("upper case", "line ends", "tabs", "digits", "punctuation", "beyond ASCII", "double spaces")
-
-
-def census(text: str) -> Counter[str]:
-    """How often each class of characters occurs."""
-    found: Counter[str] = Counter()
-    found["characters"] = len(text)
-    found["letters"] = sum(char.isalpha() for char in text)
-    found["upper case"] = sum(char.isupper() for char in text)
-    found["cased"] = sum(char.isupper() or char.islower() for char in text)
-    found["line ends"] = text.count("\n")
-    found["tabs"] = text.count("\t")
-    found["digits"] = sum(char.isdigit() for char in text)
-    found["beyond ASCII"] = sum(ord(char) > 127 for char in text)
-    found["double spaces"] = text.count("  ")
-    found["punctuation"] = sum(not char.isalnum() and not char.isspace() for char in text)
-    found["replacement"] = text.count("\ufffd")
-    return found
-
-
-def raw_text(subject: Subject) -> Iterator[Finding]:
-    """Character classes of every slice: gone altogether, or gone on the way from the sources; boilerplate; broken encodings."""
-    slices: dict[str, Counter[str]] = defaultdict(Counter)
-    lines: dict[str, Counter[str]] = defaultdict(Counter)
-    documents: Counter[str] = Counter()
-    for name, text in _sample(subject):
-        slices[name] += census(text)
-        documents[name] += 1
-        lines[name].update({line.strip() for line in text.splitlines() if len(line.strip()) >= 30})
-        slices[name]["empty"] += not text.strip()
-    if not slices:
-        raise Cannot("no texts were given")
-    raw: dict[str, Counter[str]] = defaultdict(Counter)
-    for name, text in subject.extra.get("raw_texts") or ():
-        raw[name] += census(text)
-    for name, found in slices.items():
-        yield from _gone(name, found, raw.get(name))
-        yield from _boilerplate(name, lines[name], documents[name], found)
-
-
-def _sample(subject: Subject) -> Iterator[tuple[str, str]]:
-    """At most 400,000 characters of each slice, from documents all over it."""
-    taken: Counter[str] = Counter()
-    for name, text in subject.texts:
-        if taken[name] < 400_000:
-            taken[name] += len(text)
-            yield name, text[:50_000]
-
-
-def _gone(name: str, found: Counter[str], raw: Counter[str] | None) -> Iterator[Finding]:
-    """Rules that hold for any natural text of enough length; with the raw text beside it, any class that vanished."""
-    missing = ""
-    share = before = 0.0
-    if found["cased"] > LETTERS and found["upper case"] < 2e-4 * found["cased"]:
-        missing, share = "upper case", found["upper case"] / found["cased"]
-    elif found["characters"] > 20_000 and found["punctuation"] < 1e-3 * found["characters"]:
-        missing, share = "punctuation", found["punctuation"] / found["characters"]
-    if raw is not None and raw["characters"] > 2000:
-        for kind in CLASSES:
-            was, now = raw[kind] / raw["characters"], found[kind] / max(1, found["characters"])
-            if was > 2e-4 and raw[kind] > 30 and now < 0.02 * was:
-                missing, share, before = kind, now, was
-                break
-    if missing:
-        yield Finding(
-            "TEXT-LOSS/class-gone",
-            "stop",
-            "raw-text",
-            location=f"raw text: {name}",
-            numbers=numbers(
-                slice=name, kind=missing, share=share, before=before, characters=found["characters"]
-            ),
-        )
-    broken = found["replacement"] / max(1, found["characters"])
-    if broken > 1e-3:
-        yield Finding(
-            "CORPUS/broken-encoding",
-            "warn",
-            "raw-text",
-            location=f"raw text: {name}",
-            numbers=numbers(share=broken, slice=name),
-        )
-
-
-def _boilerplate(name: str, lines: Counter[str], documents: int, found: Counter[str]) -> Iterator[Finding]:
-    """Lines that stand in a large part of all documents."""
-    if documents < 20 or not lines:
-        return
-    line, times = lines.most_common(1)[0]
-    repeated = sum(count * len(text) for text, count in lines.items() if count > max(5, 0.05 * documents))
-    share = repeated / max(1, found["characters"])
-    if times > 0.2 * documents and share > 0.02:
-        yield Finding(
-            "CORPUS/boilerplate",
-            "warn",
-            "raw-text",
-            location=f"raw text: {name}",
-            numbers=numbers(slice=name, documents=documents, times=times, share=share),
-            examples=(line[:80],),
-        )

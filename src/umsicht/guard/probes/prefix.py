@@ -50,6 +50,10 @@ def causal_prefix(subject: Subject) -> Iterator[Finding]:
             if found is not None:
                 yield found
                 return
+        leak = loss_leak(subject)
+        if leak is not None:
+            yield leak
+            return
         yield from _row_leak(subject)
         yield from _target_leak(subject)
 
@@ -152,10 +156,11 @@ def crop(example: Example, length: int) -> Example:
     from umsicht.guard.adapt_batch import _map
 
     shape = example.ids.shape
+    made: dict[int, torch.Tensor] = {}
 
     def cut(value: object) -> object:
         if isinstance(value, torch.Tensor) and value.dim() >= 2 and value.shape[:2] == shape:
-            return value[:, :length].contiguous()
+            return made.setdefault(id(value), value[:, :length].contiguous())
         return value
 
     values = {name: cut(value) for name, value in vars(example).items() if name != "raw"}
@@ -215,6 +220,50 @@ def _twice(subject: Subject, path: Path, example: Example) -> tuple[torch.Tensor
     again = _once(subject, path, example)
     floor = float((first.float() - again.float()).abs().max() / first.float().std().clamp_min(1e-12))
     return first, floor if floor == floor else 0.0
+
+
+def loss_leak(subject: Subject) -> Finding | None:
+    """The loss itself, on the whole training path: with targets only before a cut, what stands behind the cut must not matter."""
+    loss, example = subject.loss, subject.small
+    if loss is None or loss.form == "logits" or example.labels is None:
+        return None
+    seq = example.ids.shape[1]
+    cuts = cut_points(seq, 8 if subject.quick else 12, subject.seed + 3)
+    base = example.take(torch.tensor([number % example.ids.shape[0] for number in range(len(cuts))]))
+    assert base.labels is not None
+    ids, labels = base.ids.clone(), base.labels.clone()
+    for row, cut in enumerate(cuts):
+        ids[row, cut:] = other_ids(subject, base.ids[row, cut:], row)
+        labels[row, cut:] = -100
+    for training in (True, False):
+        with subject.need_model().mode(training):
+            sizes = loss_moves(subject, base.with_ids(base.ids, labels), base.with_ids(ids, labels))
+        if sizes is not None and sizes[0] > sizes[1]:
+            return Finding(
+                "LEAK-FUTURE/loss",
+                "stop",
+                STAGE,
+                location=f"model: training step, {'train' if training else 'eval'} mode",
+                numbers=numbers(delta=sizes[0], rows=len(cuts), length=seq),
+            )
+    return None
+
+
+def loss_moves(subject: Subject, one: Example, other: Example) -> tuple[float, float] | None:
+    """(relative change of the loss from one batch to another of the same targets, largest change that is noise)."""
+    loss = subject.need_loss()
+
+    def value(example: Example) -> float:
+        torch.manual_seed(subject.seed + 1)
+        with torch.no_grad():
+            return float(loss.of(example))
+
+    first, again, after = value(one), value(one), value(other)
+    if not all(abs(number) < float("inf") for number in (first, again, after)):
+        return None
+    scale = max(abs(first), 1e-6)
+    floor = FLOOR.get(subject.need_model().dtype, 1e-3)
+    return abs(after - first) / scale, max(floor, 10 * abs(again - first) / scale)
 
 
 def _row_leak(subject: Subject) -> Iterator[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -14,10 +15,11 @@ import torch
 from torch import nn
 
 from umsicht.findings import Finding
+from umsicht.guard.subject import Subject
 from umsicht.recipe.train import BudgetSettings, CheckpointSettings, TrainSettings
 from umsicht.record import Run
 from umsicht.tokens.batch import IGNORE, Batch
-from umsicht.train import Trainer
+from umsicht.train import Outcome, Trainer
 from umsicht.train.hooks import Hook, StopRun, View
 
 
@@ -79,6 +81,21 @@ class Recorder(Hook):
         squares = [p.grad.float().square().sum() for p in parameters if p.grad is not None]
         self.trace.clipped_norms.append(float(torch.stack(squares).sum().sqrt()) if squares else 0.0)
         self.trace.weights.append(digest([p.detach() for p in parameters]))
+
+
+class LossRecorder(Hook):
+    """Losses and rates alone: nothing is hashed."""
+
+    name = "guard-losses"
+
+    def __init__(self) -> None:
+        self.losses: list[float] = []
+        self.rates: list[float] = []
+
+    def after_backward(self, view: View) -> None:
+        """One step."""
+        self.losses.append(view.loss)
+        self.rates.append(view.lr)
 
 
 def digest(tensors: Sequence[torch.Tensor]) -> str:
@@ -185,8 +202,14 @@ class Stage:
     ) -> Trace:
         """Run and return what was seen."""
         recorder = Recorder(keep_gradient=keep_gradient, stop_at=stop_at)
-        self.trainer(name, hooks=[recorder], **options).fit()
+        fit(self.trainer(name, hooks=[recorder], **options))
         return recorder.trace
+
+
+def fit(trainer: Trainer) -> Outcome:
+    """Run a rehearsal. What lives already is put out of the collector's sight: the loop collects at its start, and a check starts it often."""
+    gc.freeze()
+    return trainer.fit()
 
 
 @contextmanager
@@ -196,3 +219,9 @@ def scratch(root: Path | None) -> Iterator[Path]:
         root.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".check-", dir=root) as name:
         yield Path(name)
+
+
+def stage_of(subject: Subject) -> Stage:
+    """The rehearsal stage, or `Cannot`."""
+    found: Stage = subject.need("stage", "a trainer")
+    return found

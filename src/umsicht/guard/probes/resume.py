@@ -9,8 +9,7 @@ from typing import Any
 import torch
 
 from umsicht.findings import Finding
-from umsicht.guard.probes.rehearse import Recorder, Stage, Trace
-from umsicht.guard.probes.trainer import stage_of
+from umsicht.guard.probes.rehearse import Recorder, Stage, Trace, fit, stage_of
 from umsicht.guard.subject import Subject, numbers
 from umsicht.train import checkpoints
 
@@ -52,7 +51,7 @@ def segments(stage: Stage, make_source: Any, settings: Any) -> list[Trace]:
         torch.manual_seed(90210)
         recorder = Recorder(stop_at=None if stop is None else stop + 1)
         trainer = stage.trainer("resumed", hooks=[recorder], source=make_source(), settings=settings)
-        trainer.fit()
+        fit(trainer)
         found.append(recorder.trace)
     return found
 
@@ -112,7 +111,7 @@ def checkpoint_integrity(subject: Subject) -> Iterator[Finding]:
     stage = stage_of(subject)
     recorder = Recorder()
     trainer = stage.trainer("checkpoint", hooks=[recorder], settings=stage.short(2))
-    trainer.fit()
+    fit(trainer)
     run = trainer.run
     path = checkpoints.latest(run)
     if path is None:

@@ -1,0 +1,10 @@
+"""The faults of the catalogue as injectors, a file a stage; `CASES` in the order of the pipeline."""
+
+from __future__ import annotations
+
+from bench.faults.case import CASES, Case
+
+from bench.faults.cases import text, data, targets, model, optimizer, resume, evaluation  # isort: skip
+from bench.faults.cases.absent import ABSENT
+
+__all__ = ["ABSENT", "CASES", "Case", "data", "evaluation", "model", "optimizer", "resume", "targets", "text"]

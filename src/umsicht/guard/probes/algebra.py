@@ -1,0 +1,150 @@
+"""T10 on Umsicht's own trainer: one batch, micro-batches of one and uneven ones give the gradient of one mean over all active targets."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from umsicht.findings import Finding
+from umsicht.guard.probes.norm import silent
+from umsicht.guard.probes.rehearse import Masked, Stage, Trace, stage_of
+from umsicht.guard.probes.wiring import relative_gap, scale_of
+from umsicht.guard.subject import Subject, numbers, wake
+from umsicht.recipe.train import TrainSettings
+from umsicht.tokens.batch import IGNORE, Batch
+
+
+def batch_algebra(subject: Subject) -> Iterator[Finding]:
+    """One batch, micro-batches of one, and uneven ones, over a batch whose rows have unequal numbers of targets."""
+    stage = stage_of(subject)
+    source = Masked(stage.make_source())
+    rows = source.batch(0).inputs.shape[0]
+    precision = str((stage.machine or {}).get("precision", "float32"))
+    limit = 2e-4 if precision == "float32" else 3e-2
+    cuts = {"whole": rows, "ones": 1}
+    if rows > 2:
+        cuts["uneven"] = rows - 1 if rows <= 4 else rows // 2 + 1
+    traces: dict[str, Trace] = {}
+    for name, micro in cuts.items():
+        with silent_models(stage, awake=True) as quiet:
+            traces[name] = quiet.trace(
+                f"algebra-{name}", source=source, micro_batch=micro, stop_at=1, keep_gradient=True
+            )
+    with silent_models(stage, awake=True) as quiet:
+        want_loss, want = independent(quiet.make_model(), source.batch(0), stage.settings, stage.seed)
+    for name, trace in traces.items():
+        gap = relative_gap(trace.first_gradient, want)
+        factor, cosine = scale_of(trace.first_gradient, want)
+        off = abs(trace.losses[0] - want_loss) / max(abs(want_loss), 1e-6)
+        counts = numbers(
+            gap=gap,
+            factor=factor,
+            cosine=cosine,
+            micro_batches=-(-rows // cuts[name]),
+            case=name,
+            loss=trace.losses[0],
+            reference=want_loss,
+            call=1,
+        )
+        regular = stage.settings.regularisation
+        smoothed = bool(regular.label_smoothing or regular.z_loss)
+        if gap > limit and not smoothed:
+            kind = "LOSS-NORM/divisor" if cosine > 0.9999 else "LOSS-NORM/micro-batches"
+            if (
+                relative_gap(trace.first_gradient, traces["whole"].first_gradient) < limit
+                and cosine <= 0.9999
+            ):
+                kind = "LOSS-NORM/gradient"
+            yield Finding(kind, "stop", "batch-algebra", location="training step", numbers=counts)
+            return
+        if off > limit:
+            yield Finding(
+                "LOSS-NORM/reported", "stop", "batch-algebra", location="training step", numbers=counts
+            )
+            return
+        if smoothed and relative_gap(trace.first_gradient, traces["whole"].first_gradient) > limit:
+            yield Finding(
+                "LOSS-NORM/micro-batches", "stop", "batch-algebra", location="training step", numbers=counts
+            )
+            return
+    yield from _wider(subject, stage, source, limit)
+
+
+class silent_models:
+    """A stage whose models have dropout switched off (and, if asked, no zero-initialised output): sums can be compared then."""
+
+    def __init__(self, stage: Stage, *, awake: bool = False) -> None:
+        self.stage = stage
+        self.awake = awake
+        self.contexts: list[Any] = []
+
+    def __enter__(self) -> Stage:
+        def make() -> Any:
+            model = self.stage.make_model()
+            if self.awake:
+                wake(model, self.stage.seed)
+            context = silent(model)
+            context.__enter__()
+            self.contexts.append(context)
+            return model
+
+        return dataclasses.replace(self.stage, make_model=make)
+
+    def __exit__(self, *_: object) -> None:
+        for context in self.contexts:
+            context.__exit__(None, None, None)
+
+
+def independent(
+    model: Any, batch: Batch, settings: TrainSettings, seed: int
+) -> tuple[float, dict[str, torch.Tensor]]:
+    """Mean cross-entropy over active targets and its gradient, written down here from the definition: logits, log-softmax, one sum, one division."""
+    count = int((batch.targets != IGNORE).sum())
+    model.train()
+    total = 0.0
+    for start in range(0, batch.inputs.shape[0], 8):
+        part = batch.slice(start, start + 8)
+        logits = model(part.inputs).float()
+        mask = part.targets != IGNORE
+        picked = functional.log_softmax(logits[mask], dim=-1).gather(-1, part.targets[mask].unsqueeze(-1))
+        loss = -picked.sum() / max(1, count)
+        loss.backward()  # type: ignore[no-untyped-call]  # untyped in torch
+        total += float(loss.detach())
+    return total, {
+        name: p.grad.detach().clone() for name, p in model.named_parameters() if p.grad is not None
+    }
+
+
+def _wider(subject: Subject, stage: Stage, source: Any, limit: float) -> Iterator[Finding]:
+    """Five columns of padding more: the loss of the objective may not move."""
+    model = stage.make_model()
+    batch = source.batch(0)
+    objective = subject.extra.get("objective")
+    if objective is None:
+        return
+    rows = batch.inputs.shape[0]
+    columns = 5
+    pad = subject.extra.get("pad_id", 0)
+    wider = Batch(
+        torch.cat([batch.inputs, torch.full((rows, columns), pad, dtype=batch.inputs.dtype)], dim=1),
+        torch.cat([batch.targets, torch.full((rows, columns), IGNORE, dtype=batch.targets.dtype)], dim=1),
+        torch.cat(
+            [batch.document_ids, torch.full((rows, columns), -1, dtype=batch.document_ids.dtype)], dim=1
+        ),
+        batch.rows,
+    )
+    wake(model, stage.seed)
+    with torch.no_grad(), silent(model):
+        plain, more = float(objective(model, batch).nats), float(objective(model, wider).nats)
+    if abs(more - plain) > 5 * limit * abs(plain):
+        yield Finding(
+            "TARGET-MASK/padding-counts",
+            "stop",
+            "batch-algebra",
+            location="loss",
+            numbers=numbers(plain=plain, padded=more, columns=columns),
+        )
