@@ -17,6 +17,11 @@ PINS = (
     "accelerate==1.15.0",
     "datasets==5.2.0",
     "gguf==0.19.0",
+    "lm-eval==0.4.13",
+    "scikit-learn==1.9.0",
+    "statsmodels==0.15.0",
+    "choix==0.4.1",
+    "krippendorff==0.9.0",
 )
 """A set that resolves together with the torch of constraints.txt."""
 

@@ -9,6 +9,14 @@ LIMITS: dict[str, str] = {
     "SFT: largest gradient difference": "<= 1e-05",
     "DPO: first loss against ln 2": "<= 1e-06",
     "DPO: largest difference of a step's loss": "<= 0.0001",
+    "lm-eval: bits per byte, in process against its loader": "<= 1e-05",
+    "lm-eval: bits per byte, against ours": "<= 1e-05",
+    "alpha": "<= 1e-09",
+    "kappa": "<= 1e-09",
+    "log strengths": "<= 1e-06",
+    "interval": "<= 1e-09",
+    "test": "<= 1e-09",
+    "correlation": "<= 1e-09",
 }
 
 

@@ -1,6 +1,8 @@
-"""Figures that need transformers, trl, peft and gguf: run inside their environment, printed as JSON.
+"""Figures that need transformers, trl, peft, gguf, lm-eval and the rating libraries: run inside their environment.
 
-python -m bench.parity.oracles
+python -m bench.parity.oracles [GROUP …]     one line of JSON a group, as soon as it is there
+
+All groups share one process: importing the oracles costs more than what is measured.
 """
 
 from __future__ import annotations
@@ -9,6 +11,8 @@ import json
 import os
 import sys
 import tempfile
+import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +24,8 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 import torch
 from safetensors.torch import save_file
 
+from bench.parity.arithmetic import ratings
+from bench.parity.harness import against_harness
 from bench.parity.subject import subject
 from umsicht.finetune.exporting import PROBE, export, probe_ids
 from umsicht.finetune.preference import Pair, PairSource, PreferenceObjective
@@ -372,17 +378,26 @@ GROUPS: dict[str, Callable[[Path], Figures]] = {
     "supervised": supervised,
     "preference": preference,
     "fresh": fresh_process,
+    "harness": against_harness,
+    "ratings": ratings,
 }
+LINE = "FIGURES "
 
 
-def measure(names: list[str] | None = None) -> Figures:
-    """All figures of the named groups."""
-    out: Figures = {}
+def main(names: list[str]) -> None:
+    """Print the figures of the named groups (all by default), one line a group; a group that fails says so and the next begins."""
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     for name in names or list(GROUPS):
-        with tempfile.TemporaryDirectory() as folder:
-            out |= GROUPS[name](Path(folder))
-    return out
+        began = time.monotonic()
+        out: dict[str, Any] = {"group": name}
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                out["figures"] = GROUPS[name](Path(folder))
+        except Exception:
+            out["error"] = traceback.format_exc(limit=-4)
+        out["took_s"] = round(time.monotonic() - began, 1)
+        print(LINE + json.dumps(out), flush=True)
 
 
 if __name__ == "__main__":
-    print("FIGURES " + json.dumps(measure(sys.argv[1:])))
+    main(sys.argv[1:])

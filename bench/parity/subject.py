@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import pydoc_data.topics
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +24,23 @@ SCRIPTS = (
 )
 
 
+@functools.cache
+def _trained(vocab_size: int) -> bytes:
+    texts = [*list(pydoc_data.topics.topics.values())[:30], SCRIPTS * 20]
+    with tempfile.TemporaryDirectory() as name:
+        train(
+            TokenizerSettings(vocab_size=vocab_size),
+            lambda: (Sample(text, "en", "reference") for text in texts),
+            Path(name),
+            QUIET,
+        )
+        return (Path(name) / "tokenizer.json").read_bytes()
+
+
 def tokenizer(folder: Path, vocab_size: int = 600) -> Tokenizer:
     """A byte-level tokenizer trained on the standard library's reference and a line of many scripts."""
-    texts = [*list(pydoc_data.topics.topics.values())[:30], SCRIPTS * 20]
-    train(
-        TokenizerSettings(vocab_size=vocab_size),
-        lambda: (Sample(text, "en", "reference") for text in texts),
-        folder,
-        QUIET,
-    )
-    return Tokenizer.load(folder)
+    (folder / "tokenizer.json").write_bytes(_trained(vocab_size))
+    return Tokenizer.load(folder / "tokenizer.json")
 
 
 def model_of(family: str, n_tokens: int, **changes: Any) -> Transformer:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from bench.parity.limits import limit_of
 
-for name in ("transformers", "trl", "peft", "gguf"):
+for name in ("transformers", "trl", "peft", "gguf", "lm_eval", "choix", "statsmodels"):
     pytest.importorskip(name, reason=f"the oracle {name} is not installed")
 
 CHECKS = {"<=": operator.le, "==": operator.eq, ">=": operator.ge}
@@ -16,7 +16,8 @@ CHECKS = {"<=": operator.le, "==": operator.eq, ">=": operator.ge}
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "group", ["exports", "imports", "gguf", "adapters", "supervised", "preference", "fresh"]
+    "group",
+    ["exports", "imports", "gguf", "adapters", "supervised", "preference", "fresh", "harness", "ratings"],
 )
 def test_every_figure_meets_its_target(group: str, tmp_path: Path) -> None:
     from bench.parity.oracles import GROUPS

@@ -125,7 +125,9 @@ class Asked:
                 targets = torch.tensor(ids[-tail:])
                 logits = self.model.logits(hidden[line, len(ids) - 1 - tail : len(ids) - 1]).float().cpu()
                 nats = F.cross_entropy(logits, targets, reduction="sum")
-                found[number] = (-float(nats), bool((logits.argmax(-1) == targets).all()))
+                # rows beyond the tokenizer's ids are never written
+                written = logits[:, : self.model.config.n_tokens].argmax(-1)
+                found[number] = (-float(nats), bool((written == targets).all()))
         return found
 
 
