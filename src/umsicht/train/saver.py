@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
-from umsicht.findings import Finding
+from umsicht.findings import Finding, render
 from umsicht.recipe.train import CheckpointSettings
 from umsicht.record import Progress, Run
 from umsicht.train import checkpoints
-from umsicht.train.checkpoints import Retention, Snapshot
+from umsicht.train.checkpoints import Retention
 from umsicht.train.hooks import StopRun
-from umsicht.words import t
 
 
 class Saver:
@@ -26,6 +27,7 @@ class Saver:
         self._thread: threading.Thread | None = None
         self._failure: OSError | None = None
         self._last_step = 0
+        self._needed_bytes = 0
         self._last_tokens = 0
         self._last_time = time.monotonic()
         self.stall_s = 0.0
@@ -44,10 +46,15 @@ class Saver:
         by_time = s.every_minutes is not None and time.monotonic() - self._last_time >= 60 * s.every_minutes
         return by_steps or by_tokens or by_time
 
-    def save(self, snapshot: Snapshot, *, wait: bool = False) -> Path:
+    def take(self, carried: Any, row: dict[str, Any]) -> Any:
+        """A copy of the run's state to write: whole here, this rank's part in a sharded saver."""
+        return carried.snapshot(row)
+
+    def save(self, snapshot: Any, *, wait: bool = False) -> Path:
         """Write `snapshot`; the path it has, or will have, under its final name. Raises StopRun where the recipe says so."""
         self._join()
         self._last_step, self._last_tokens, self._last_time = snapshot.step, snapshot.tokens, time.monotonic()
+        self._needed_bytes = _size_of(snapshot)
         if self._settings.asynchronous and not wait:
             self._thread = threading.Thread(target=self._write, args=(snapshot,), name="umsicht-checkpoint")
             self._thread.start()
@@ -71,7 +78,7 @@ class Saver:
             self._thread = None
         self._report()
 
-    def _write(self, snapshot: Snapshot) -> None:
+    def _write(self, snapshot: Any) -> None:
         try:
             checkpoints.save(self._run, snapshot)
             checkpoints.prune(self._run, self._retention)
@@ -88,15 +95,33 @@ class Saver:
 
     def _record(self, error: OSError) -> Finding:
         grade = "stop" if self._settings.stop_when_full else "warn"
+        path = error.filename or self._run.checkpoints / checkpoints.folder_name(self._last_step)
         finding = Finding(
             "CHECKPOINT/not-written",
             grade,  # type: ignore[arg-type]  # one of two literals
             "train",
-            str(error.filename or self._run.checkpoints),
-            {"step": self._last_step, "error": error.strerror or str(error)},
+            str(path),
+            {
+                "step": self._last_step,
+                "error": error.strerror or str(error),
+                "needed_bytes": self._needed_bytes,
+                "free_bytes": _free_bytes(self._run.checkpoints),
+            },
         )
         self._run.add_finding(finding.to_dict())
-        self._progress.note(
-            t("train.checkpoint_not_written", step=self._last_step, error=error.strerror or error)
-        )
+        self._progress.note(render(finding).seen + f" ({path})")
         return finding
+
+
+def _size_of(snapshot: Any) -> int:
+    """Bytes of the tensors of a snapshot."""
+    parts = (getattr(snapshot, "model", None), getattr(snapshot, "optimizer", None))
+    return sum(one.numel() * one.element_size() for part in parts if part for one in part.values())
+
+
+def _free_bytes(folder: Path) -> int:
+    """Free bytes of the disk that `folder` lies on; 0 where it cannot say."""
+    try:
+        return shutil.disk_usage(folder).free
+    except OSError:
+        return 0
