@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from bench.finetune.project import base_run, fresh
 
 from umsicht.findings import Waiver
 from umsicht.record import Run
-
-from .small_project import base_run, fresh
 
 WAIVED = [Waiver("FINETUNE/base-poor", "an untrained base on purpose: the test is about the stage")]
 

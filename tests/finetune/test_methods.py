@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
+from bench.finetune.project import config, fresh
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,13 +15,12 @@ from umsicht.finetune.grpo import Posed, ProblemSource, group_advantages, joined
 from umsicht.finetune.preference import Pair, PairSource, PreferenceObjective, precompute
 from umsicht.finetune.reference import Reference, digest_of, logps_of
 from umsicht.finetune.reward import contains, exact, last_number, number
+from umsicht.finetune.reward_model import Judged, RewardObjective, asked_pairs, scored, scores_of
 from umsicht.finetune.supervised import Example, SupervisedSource, collate, pack, table
 from umsicht.model import LoraConfig, build
 from umsicht.model.lora import adapters, freeze_base, with_adapters
 from umsicht.score import cross_entropy_sum, generate, generate_batch
 from umsicht.tokens.batch import IGNORE
-
-from .small_project import config, fresh
 
 PAD = 1
 
@@ -215,3 +215,30 @@ def test_layers_that_do_not_exist_cannot_be_adapted():
         with_adapters(config(), LoraConfig(targets=("nowhere",)))
     with pytest.raises(ValueError, match="alpha 0"):
         LoraConfig(alpha=0.0)
+
+
+def test_a_score_is_the_padding_tokens_logit_behind_the_answer():
+    model = stirred()
+    rows = [[scored([5, 6, 7, 8], PAD)], [scored([9, 10], PAD)]]
+    batch = collate(rows, 6, PAD, range(2))
+    expected = [model(torch.tensor([ids]))[0, -1, PAD] for ids in ([5, 6, 7, 8], [9, 10])]
+    torch.testing.assert_close(scores_of(model, batch), torch.stack(expected))
+    judged = Judged(model, PAD, batch_rows=1)([[5, 6], [9]], [[7, 8], [10]], ["", ""])
+    assert judged == pytest.approx([float(value) for value in expected], abs=1e-5)
+
+
+def test_a_reward_pair_ends_with_the_answers_end_token():
+    one = Example("x", (5, 6, 7, 8, 9), (False, False, True, True, False))
+    (pair,) = asked_pairs([Pair("x", one, one)], PAD)
+    assert pair.chosen.ids == (5, 6, 7, 8, PAD) and pair.chosen.mask == (False, False, False, False, True)
+
+
+def test_reward_loss_is_the_likelihood_of_the_choices():
+    model = stirred()
+    source = PairSource(asked_pairs(pairs(), PAD), batch_pairs=5, seed=0, pad_id=PAD)
+    objective = RewardObjective()
+    loss = objective(model, source.batch(0)).objective
+    scores = scores_of(model, source.batch(0)).view(-1, 2)
+    torch.testing.assert_close(loss, -(scores[:, 0] - scores[:, 1]).sigmoid().log().sum())
+    assert objective.units(source.batch(0)) == 5
+    assert objective.figures()["reward/accuracy"] == float((scores[:, 0] > scores[:, 1]).float().mean())

@@ -7,6 +7,7 @@ import math
 
 import pytest
 import torch
+from bench.finetune.project import additions, base_run, chats, fresh, preferences, write_rows
 
 from umsicht.evaluate.checkpoint import find
 from umsicht.findings import UserError
@@ -15,6 +16,7 @@ from umsicht.finetune.base import lacking
 from umsicht.finetune.bring_in import bring_in
 from umsicht.finetune.contamination import protected_rows
 from umsicht.finetune.rows import parse
+from umsicht.finetune.stage import no_gain
 from umsicht.finetune.stream import characters
 from umsicht.finetune.talk import Talk, require_chat
 from umsicht.model.adapter_file import load_adapter
@@ -23,7 +25,6 @@ from umsicht.record import Run
 from umsicht.record.ids import file_digest
 
 from .conftest import WAIVED
-from .small_project import additions, base_run, chats, fresh, preferences, write_rows
 
 
 def stage(folder, rows, **settings):
@@ -161,6 +162,51 @@ def test_a_reward_stage_runs_and_reports_divergence(tuned, files):
     rows = [row for row in result.run.metrics().rows if "grpo/reward" in row]
     assert len(rows) == 2 and all(0 <= row["grpo/reward"] <= 1 for row in rows)
     assert rows[0]["grpo/kl"] == pytest.approx(0.0, abs=1e-6)
+
+
+def test_a_judge_learns_from_pairs_and_then_gives_the_rewards(tuned, files):
+    pairs = stage(files, preferences(80), method="reward", name="judge", steps=25, rate=3e-3, batch_rows=8)
+    judge = run_stage(pairs, tuned.run, root=files, waivers=WAIVED)
+    losses = [row["val/reward/loss"] for row in judge.run.metrics().rows if "val/reward/loss" in row]
+    assert losses[-1] < losses[0]
+    assert judge.next_base.folder == tuned.run.folder and not judge.run.manifest["chat"]
+    rows = [{"question": row["question"]} for row in additions(20)]
+    options = {
+        "method": "grpo",
+        "reward": "model",
+        "steps": 1,
+        "batch_rows": 2,
+        "group": 3,
+        "max_new_tokens": 3,
+    }
+    settings = stage(files, rows, reward_model="judge", **options)
+    result = run_stage(settings, tuned.run, root=files, waivers=WAIVED)
+    assert result.run.manifest["inputs"]["judge:weights"] == open_subject(judge.run).digest
+    (row,) = [row for row in result.run.metrics().rows if "grpo/reward" in row]
+    assert row["grpo/reward"] != 0.0 and row["grpo/flat_groups"] < 1
+    with pytest.raises(UserError, match="nobody"):
+        run_stage(stage(files, rows, reward_model="nobody", **options), tuned.run, root=files, waivers=WAIVED)
+
+
+def test_problems_without_an_answer_cannot_be_checked(tuned, files):
+    rows = [{"question": row["question"]} for row in additions(20)]
+    with pytest.raises(UserError, match="answer"):
+        run_stage(stage(files, rows, method="grpo", steps=1), tuned.run, root=files, waivers=WAIVED)
+
+
+def test_a_stage_that_gains_nothing_says_so(tmp_path):
+    settings = StageSettings(data=["x"], method="grpo")
+    run = Run.create(tmp_path / "runs" / "r", {"name": "r", "recipe": {}, "inputs": {}, "seed": 0})
+    writer = run.metrics_writer(0)
+    for step, reward in ((0, 0.6), (10, 0.5), (20, 0.55)):
+        writer.write({"step": step, "tokens": step, "val/grpo/reward": reward})
+    writer.close()
+    (finding,) = no_gain(settings, run)
+    assert finding.id == "FINETUNE/no-gain" and finding.numbers["best"] == 0.55
+    writer = run.metrics_writer(1)
+    writer.write({"step": 30, "tokens": 30, "val/grpo/reward": 0.7})
+    writer.close()
+    assert no_gain(settings, run) == []
 
 
 def test_a_stopped_stage_goes_on_as_if_it_had_not_stopped(tuned, tmp_path):

@@ -26,7 +26,7 @@ def finetune(
     *,
     recipe: Path | None = None,
     data: Files | None = None,
-    method: Literal["sft", "dpo", "grpo"] = "sft",
+    method: Literal["sft", "dpo", "reward", "grpo"] = "sft",
     lora: bool = False,
     checkpoint: str = "best",
     set_: Overrides | None = None,
@@ -48,7 +48,7 @@ def finetune(
     data
         Files of rows (.jsonl, .json, .gz): one stage on them instead of a recipe's.
     method
-        With --data: sft imitates answers, dpo prefers one answer to another, grpo earns a checkable reward.
+        With --data: sft imitates answers, dpo prefers one answer to another, reward makes a judge of answers, grpo earns a reward.
     lora
         With --data: train adapters instead of all weights.
     checkpoint
@@ -91,7 +91,7 @@ def finetune(
             show_stage(result)
         if result.outcome.reason not in ("finished", "early-stopped"):
             break
-        run = result.run
+        run = result.next_base
     if json:
         print_json({"stages": [result.to_dict() for result in results]})
     reason = results[-1].outcome.reason

@@ -1,7 +1,8 @@
-"""Group-relative policy optimisation (Shao et al. 2024, "DeepSeekMath", §4.1) with rewards that a program checks.
+"""Group-relative policy optimisation (Shao et al. 2024, "DeepSeekMath", §4.1).
 
 Several answers are drawn to each problem from the model as it is; each answer's advantage is its reward against the mean
-of its group, in standard deviations. One update a draw, so the policy ratio is 1 and clipping never acts.
+of its group, in standard deviations. One update a draw, so the policy ratio is 1 and clipping never acts. What gives the
+rewards is a judge: a program that checks the text, or a reward model.
 """
 
 from __future__ import annotations
@@ -24,11 +25,13 @@ from umsicht.words import t
 
 from .loading import Refused
 from .reference import Reference, logps_of
-from .reward import Reward
+from .reward import Judge
 from .rows import Problem
 
 EPSILON = 1e-4
 """Keeps a group of equal rewards at advantage 0."""
+HELD_OUT_ROWS = 128
+"""Held-out problems answered at a time."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +43,16 @@ class Posed:
     answer: str
 
 
-def posed(rows: Sequence[Problem], tokenizer: Tokenizer, room: int) -> tuple[list[Posed], list[Refused]]:
-    """Problems whose prompt has at most `room` tokens."""
+def posed(
+    rows: Sequence[Problem], tokenizer: Tokenizer, room: int, *, is_checked: bool = True
+) -> tuple[list[Posed], list[Refused]]:
+    """Problems whose prompt has at most `room` tokens; where answers are checked, those that have one."""
     out, refused = [], []
     for row in rows:
         ids = prompt_ids(row.prompt, tokenizer)
-        if len(ids) > room:
+        if is_checked and not row.answer:
+            refused.append(Refused(row.id, t("finetune.row.missing_key", detail="answer")))
+        elif len(ids) > room:
             refused.append(Refused(row.id, t("finetune.row.too_long", detail=str(len(ids)))))
         else:
             out.append(Posed(row.id, tuple(ids), row.answer))
@@ -130,13 +137,13 @@ class GrpoObjective:
         self,
         source: ProblemSource,
         reference: Reference,
-        reward: Reward,
+        judge: Judge,
         tokenizer: Tokenizer,
         settings: GrpoSettings,
     ) -> None:
         self.source = source
         self.reference = reference
-        self.reward = reward
+        self.judge = judge
         self.tokenizer = tokenizer
         self.settings = settings
         self._seen: list[tuple[Tensor, Tensor, Tensor]] = []
@@ -150,9 +157,7 @@ class GrpoObjective:
         problems = [self.source.problem(int(row)) for row in batch.rows for _ in range(self.source.group)]
         prompts = [list(problem.prompt) for problem in problems]
         answers = self._answers(model, prompts, int(batch.rows[0]))
-        rewards = torch.tensor(
-            [self.reward(self._text(a), p.answer) for a, p in zip(answers, problems, strict=True)]
-        )
+        rewards = torch.tensor(self.judge(prompts, answers, [problem.answer for problem in problems]))
         advantages = group_advantages(rewards, self.source.group).to(batch.inputs.device)
         rows = joined(prompts, answers, self.source.pad_id).to(batch.inputs.device)
         policy = logps_of(model, rows)
@@ -178,34 +183,36 @@ class GrpoObjective:
             seed=derive_key(self.settings.seed, first_row) % 2**31,
         )
 
-    def _text(self, answer: list[int]) -> str:
-        stops = set(stop_ids(self.tokenizer))
-        return self.tokenizer.decode(token for token in answer if token not in stops)
-
     def figures(self) -> dict[str, float]:
-        """Means over the answers since the last call."""
+        """Means over the answers since the last call; `flat_groups`: the share whose rewards are all equal and teach nothing."""
         if not self._seen:
             return {}
         rewards, spread, lengths = (torch.cat(parts) for parts in zip(*self._seen, strict=True))
         self._seen.clear()
+        grouped = rewards.view(-1, self.source.group)
         return {
             "grpo/reward": float(rewards.mean()),
             "grpo/kl": float(spread.mean()),
             "grpo/answer_tokens": float(lengths.mean()),
+            "grpo/flat_groups": float((grouped == grouped[:, :1]).all(1).float().mean()),
         }
 
     def held_out(self, model: Transformer, problems: Sequence[Posed]) -> dict[str, float]:
         """Mean reward of the likeliest answers to `problems`."""
-        answers = generate_batch(
-            model,
-            [list(p.prompt) for p in problems],
-            max_new_tokens=self.settings.max_new_tokens,
-            temperature=0.0,
-            stop_ids=stop_ids(self.tokenizer),
-            pad_id=self.source.pad_id,
-        )
-        rewards = [self.reward(self._text(a), p.answer) for a, p in zip(answers, problems, strict=True)]
-        return {"reward": sum(rewards) / len(rewards)}
+        total = 0.0
+        for start in range(0, len(problems), HELD_OUT_ROWS):
+            some = problems[start : start + HELD_OUT_ROWS]
+            prompts = [list(p.prompt) for p in some]
+            answers = generate_batch(
+                model,
+                prompts,
+                max_new_tokens=self.settings.max_new_tokens,
+                temperature=0.0,
+                stop_ids=stop_ids(self.tokenizer),
+                pad_id=self.source.pad_id,
+            )
+            total += sum(self.judge(prompts, answers, [p.answer for p in some]))
+        return {"reward": total / len(problems)}
 
 
 def group_advantages(rewards: Tensor, group: int) -> Tensor:

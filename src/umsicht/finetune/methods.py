@@ -1,4 +1,4 @@
-"""The three methods side by side: what each trains on, with which loss, and how it is validated."""
+"""The methods side by side: what each trains on, with which loss, and how it is validated."""
 
 from __future__ import annotations
 
@@ -18,18 +18,20 @@ from umsicht.train.hooks import Hook
 from umsicht.train.objective import LanguageModelling, Objective
 
 from . import grpo, preference, supervised
+from . import reward_model as reward_models
 from .hooks import Figures, HeldOut
 from .loading import Refused
 from .reference import Reference, ReferenceGuard
-from .reward import REWARDS
+from .reward import REWARDS, Checked, Judge
 from .rows import Conversation, Preference, Problem, Row
 
-KIND: dict[str, type[Row]] = {"sft": Conversation, "dpo": Preference, "grpo": Problem}
+KIND: dict[str, type[Row]] = {"sft": Conversation, "dpo": Preference, "reward": Preference, "grpo": Problem}
 """What the rows of each method must be."""
 
 METRIC: dict[str, tuple[str, Literal["down", "up"]]] = {
     "sft": ("val/sft/loss", "down"),
     "dpo": ("val/dpo/loss", "down"),
+    "reward": ("val/reward/loss", "down"),
     "grpo": ("val/grpo/reward", "up"),
 }
 """The held-out figure that decides which checkpoint is best."""
@@ -68,9 +70,16 @@ def prepare(
     held_out: Sequence[Row],
     tokenizer: Tokenizer,
     seq_len: int,
+    reward_model: Transformer | None = None,
 ) -> Prepared:
-    """Render the rows and build the batch source of the stage's method."""
-    methods = {"sft": _sft, "dpo": _dpo, "grpo": _grpo}
+    """Render the rows and build the batch source of the stage's method. `reward_model` judges answers where `reward: model` says so."""
+    if settings.method == "grpo":
+        if reward_model is not None:
+            judge: Judge = reward_models.Judged(reward_model, tokenizer.pad_id)
+        else:
+            judge = Checked(REWARDS[settings.reward], tokenizer)
+        return _grpo(settings, training, held_out, tokenizer, seq_len, judge)
+    methods = {"sft": _sft, "dpo": _dpo, "reward": _reward}
     return methods[settings.method](settings, training, held_out, tokenizer, seq_len)
 
 
@@ -138,23 +147,66 @@ def _dpo(
         ]
         return objective, hooks
 
+    table = _pair_table(pairs)
+    return Prepared(source, refused + more, table, _lines(table), attach)
+
+
+def _reward(
+    settings: StageSettings, training: Sequence[Row], held: Sequence[Row], tokenizer: Tokenizer, seq_len: int
+) -> Prepared:
+    pad = tokenizer.pad_id
+    # one place less: the padding token that is scored stands behind the answer
+    pairs, refused = preference.rendered_pairs(cast(Sequence[Preference], training), tokenizer, seq_len - 1)
+    others, more = preference.rendered_pairs(cast(Sequence[Preference], held), tokenizer, seq_len - 1)
+    if not pairs or not others:
+        return _empty(refused + more)
+    size = min(settings.batch_rows, len(pairs))
+    source, validation = (
+        preference.PairSource(
+            reward_models.asked_pairs(p, pad), batch_pairs=size, seed=settings.seed, pad_id=pad
+        )
+        for p in (pairs, others)
+    )
+
+    def attach(model: Transformer) -> tuple[Objective, list[Hook]]:
+        objective, judge = reward_models.RewardObjective(), reward_models.RewardObjective()
+
+        def measure(policy: Any, where: torch.device) -> dict[str, float]:
+            found = reward_models.mean_loss(judge, policy, validation, where)
+            return {name.removeprefix("reward/"): value for name, value in found.items()}
+
+        return objective, [
+            Figures(objective.figures),
+            HeldOut("val/reward", measure, settings.validations),
+        ]
+
+    table = _pair_table(pairs)
+    return Prepared(source, refused + more, table, _lines(table), attach)
+
+
+def _pair_table(pairs: Sequence[preference.Pair]) -> dict[str, int]:
     active = sorted(example.active for p in pairs for example in (p.chosen, p.rejected))
-    table = {
+    return {
         "examples": len(pairs),
         "active": sum(active),
         "smallest": active[0],
         "median": active[len(active) // 2],
         "largest": active[-1],
     }
-    return Prepared(source, refused + more, table, _lines(table), attach)
 
 
 def _grpo(
-    settings: StageSettings, training: Sequence[Row], held: Sequence[Row], tokenizer: Tokenizer, seq_len: int
+    settings: StageSettings,
+    training: Sequence[Row],
+    held: Sequence[Row],
+    tokenizer: Tokenizer,
+    seq_len: int,
+    judge: Judge,
 ) -> Prepared:
     room = max(1, seq_len - settings.max_new_tokens)
-    problems, refused = grpo.posed(cast(Sequence[Problem], training), tokenizer, room)
-    others, more = grpo.posed(cast(Sequence[Problem], held), tokenizer, room)
+    is_checked = isinstance(judge, Checked)
+    problems, refused = grpo.posed(cast(Sequence[Problem], training), tokenizer, room, is_checked=is_checked)
+    others, more = grpo.posed(cast(Sequence[Problem], held), tokenizer, room, is_checked=is_checked)
     if not problems or not others:
         return _empty(refused + more)
     source = grpo.ProblemSource(
@@ -169,7 +221,7 @@ def _grpo(
 
     def attach(model: Transformer) -> tuple[Objective, list[Hook]]:
         reference = Reference(model)
-        objective = grpo.GrpoObjective(source, reference, REWARDS[settings.reward], tokenizer, how)
+        objective = grpo.GrpoObjective(source, reference, judge, tokenizer, how)
 
         def measure(policy: Any, _: torch.device) -> dict[str, float]:
             return objective.held_out(policy, others)

@@ -1,9 +1,13 @@
-"""Rewards that a program can check."""
+"""Rewards: what a program can check in a text, and the judges that give them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from umsicht.tokenizer import Tokenizer
+from umsicht.tokenizer.chat import stop_ids
 
 Reward = Callable[[str, str], float]
 """(what was written, the problem's answer) → reward."""
@@ -37,3 +41,30 @@ def contains(written: str, answer: str) -> float:
 
 
 REWARDS: dict[str, Reward] = {"number": number, "exact": exact, "contains": contains}
+
+
+class Judge(Protocol):
+    """Rewards for drawn answers."""
+
+    def __call__(
+        self, prompts: Sequence[Sequence[int]], answers: Sequence[Sequence[int]], wanted: Sequence[str]
+    ) -> list[float]:
+        """One reward an answer, from the ids of prompt and answer (its end token included, if it was reached) and the
+        problem's own answer."""
+        ...
+
+
+class Checked:
+    """A judge that lets a program check the text."""
+
+    def __init__(self, reward: Reward, tokenizer: Tokenizer) -> None:
+        self._reward = reward
+        self._tokenizer = tokenizer
+        self._stops = set(stop_ids(tokenizer))
+
+    def __call__(
+        self, prompts: Sequence[Sequence[int]], answers: Sequence[Sequence[int]], wanted: Sequence[str]
+    ) -> list[float]:
+        """The reward of each answer's text, end tokens aside."""
+        texts = [self._tokenizer.decode(i for i in answer if i not in self._stops) for answer in answers]
+        return [self._reward(text, answer) for text, answer in zip(texts, wanted, strict=True)]

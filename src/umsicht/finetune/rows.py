@@ -50,7 +50,7 @@ class Preference:
 
 @dataclass(frozen=True)
 class Problem:
-    """A prompt whose answer can be checked."""
+    """A prompt to be answered; `answer` is what is checked against, empty where a reward model judges."""
 
     id: str
     prompt: tuple[Message, ...]
@@ -71,7 +71,7 @@ def detect(row: Mapping[str, Any]) -> str:
         return "sharegpt"
     if "instruction" in keys and keys & {"output", "response"}:
         return "alpaca"
-    if "answer" in keys and keys & {"question", "prompt"}:
+    if keys & {"question", "prompt"}:
         return "problems"
     raise BadRow("unknown_keys", ", ".join(sorted(keys)[:6]))
 
@@ -133,8 +133,13 @@ def _preference(row: Mapping[str, Any], identity: str) -> Row:
 def _problem(row: Mapping[str, Any], identity: str) -> Row:
     question = row["question"] if "question" in row else row["prompt"]
     prompt = _prompt({"prompt": question})
-    answer = row["answer"]
-    answer = str(answer) if isinstance(answer, int | float) else _text(answer)
+    if not prompt:
+        raise BadRow("no_prompt")
+    answer = row.get("answer", "")
+    if isinstance(answer, int | float):
+        answer = str(answer)
+    elif "answer" in row:
+        answer = _text(answer)
     _checked((*prompt, {"role": "assistant", "content": answer}))
     return Problem(identity, prompt, answer)
 

@@ -24,6 +24,7 @@ from umsicht.recipe.train import (
     TrainSettings,
 )
 from umsicht.record import QUIET, Progress, Run, content_id, short
+from umsicht.record.project import Project
 from umsicht.train import Outcome, Trainer
 from umsicht.words import t
 
@@ -46,11 +47,17 @@ class StageResult:
     """What a stage left behind."""
 
     run: Run
+    base: Run
     outcome: Outcome
     table: dict[str, Any]
     before: Evaluation | None = None
     after: Evaluation | None = None
     findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def next_base(self) -> Run:
+        """What a further stage starts from: this stage's model, except behind a judge, which answers nothing."""
+        return self.base if self.run.manifest.get("method") == "reward" else self.run
 
     def forgetting(self) -> list[tuple[str, float, float]]:
         """(slice, bits per byte before, after) of every slice of the base's text."""
@@ -96,25 +103,64 @@ def run_stage(
     total = len(rows.rows)
     rows.leave_out(leaked)
     training, held_out = split(rows.rows, settings.validation_share, settings.seed)
-    prepared = prepare(settings, training, held_out, subject.tokenizer, subject.model.config.seq_len)
+    judge = judge_of(settings, base, subject)
+    prepared = prepare(
+        settings,
+        training,
+        held_out,
+        subject.tokenizer,
+        subject.model.config.seq_len,
+        None if judge is None else merged(judge.model),
+    )
     conversations = [row.messages for row in training if isinstance(row, Conversation)]
     _pass(base, checks.template(conversations[:TEMPLATE_ROWS], subject.tokenizer), ())
     found = [*_data_findings(settings, rows, prepared.refused), *contaminated(leaked, total)]
     _pass(base, found, waivers)
     for name, value in prepared.lines:
         progress.note(f"{name}: {value}")
-    run = _open_run(settings, subject, rows, prepared, waivers)
+    run = _open_run(settings, subject, rows, prepared, waivers, judge)
     outcome = _train(settings, subject, prepared, run, progress)
     if outcome.reason not in ("finished", "early-stopped"):
-        return StageResult(run, outcome, prepared.table, findings=found)
+        return StageResult(run, base, outcome, prepared.table, findings=found)
     if settings.lora is not None:
         save_adapter(open_subject(run).model, run.folder / "adapter", base=base.name)
+    found = [*found, *no_gain(settings, run)]
+    if settings.method == "reward":
+        _record(run, found)
+        return StageResult(run, base, outcome, prepared.table, findings=found)
     after = evaluate_checkpoint(run, Options("best", with_samples=False), progress=progress)
     before = evaluation_of(base, subject.digest)
-    result = StageResult(run, outcome, prepared.table, before, after, found)
+    result = StageResult(run, base, outcome, prepared.table, before, after, found)
     forgotten = _forgotten(result, forgetting_limit)
     _record(run, [*found, *forgotten])
-    return StageResult(run, outcome, prepared.table, before, after, [*found, *forgotten])
+    return StageResult(run, base, outcome, prepared.table, before, after, [*found, *forgotten])
+
+
+def judge_of(settings: StageSettings, base: Run, subject: Subject) -> Subject | None:
+    """The reward model that the stage names: the newest run beside the base with this name or of a stage of this name.
+
+    Raises `UserError` where there is none, and where it reads other tokens than the base.
+    """
+    if settings.method != "grpo" or settings.reward_model is None:
+        return None
+    wanted = settings.reward_model
+    root = str(base.manifest.get("project_name") or base.manifest.get("name") or base.name)
+    beside = [
+        run
+        for run in Project(base.folder.parent.parent).runs()
+        if run.manifest.get("method") == "reward"
+        and wanted in (run.name, run.folder.name, run.manifest.get("name"), _title_of(run, root))
+    ]
+    if not beside:
+        raise UserError(t("finetune.no_judge", name=wanted), fix=t("finetune.no_judge_fix"))
+    judge = open_subject(beside[0])
+    if judge.tokenizer.digest != subject.tokenizer.digest:
+        raise UserError(t("finetune.judge_tokenizer", name=wanted), fix=t("finetune.no_judge_fix"))
+    return judge
+
+
+def _title_of(run: Run, root: str) -> str:
+    return str(run.manifest.get("name", "")).removeprefix(f"{root}-")
 
 
 def _pass(run: Run, findings: Sequence[Finding], waivers: Sequence[Waiver]) -> None:
@@ -151,7 +197,12 @@ def _data_findings(settings: StageSettings, rows: Rows, more: Sequence[Refused])
 
 
 def _open_run(
-    settings: StageSettings, subject: Subject, rows: Rows, prepared: Prepared, waivers: Sequence[Waiver]
+    settings: StageSettings,
+    subject: Subject,
+    rows: Rows,
+    prepared: Prepared,
+    waivers: Sequence[Waiver],
+    judge: Subject | None,
 ) -> Run:
     base = subject.run
     plain = settings.plain()
@@ -161,6 +212,7 @@ def _open_run(
             "settings": {name: value for name, value in plain.items() if name not in ("name", "data")},
             "base": subject.digest,
             "files": sorted(rows.digests.values()),
+            **({"judge": judge.digest} if judge else {}),
         }
     )
     root = str(base.manifest.get("project_name") or base.manifest.get("name") or base.name)
@@ -177,13 +229,14 @@ def _open_run(
             "name": f"{root}-{settings.title}",
             "project_name": root,
             "method": settings.method,
-            "chat": True,
+            "chat": settings.method != "reward",
             "stage": plain,
             "parent": base.name,
             "recipe": base.manifest.get("recipe", {}),
             "inputs": {
                 **inputs,
                 "base:weights": subject.digest,
+                **({"judge:weights": judge.digest} if judge else {}),
                 **{f"file:{name}": digest for name, digest in rows.digests.items()},
             },
             "seed": settings.seed,
@@ -275,6 +328,30 @@ def train_settings(settings: StageSettings, steps: int, tokens: int) -> TrainSet
         checkpoint=CheckpointSettings(keep_last=1, keep_best={metric: direction}),
         precision="auto" if settings.method == "sft" else "float32",
     )
+
+
+def no_gain(settings: StageSettings, run: Run) -> list[Finding]:
+    """FINETUNE/no-gain where the held-out figure that the stage is about was never better than before its first step."""
+    metric, direction = METRIC[settings.method]
+    values = [
+        (int(row["step"]), float(row[metric]))
+        for row in run.metrics().rows
+        if isinstance(row.get(metric), int | float)
+    ]
+    before = [value for step, value in values if step == 0]
+    later = [value for step, value in values if step > 0]
+    if not before or not later:
+        return []
+    best = min(later) if direction == "down" else max(later)
+    if best < before[0] if direction == "down" else best > before[0]:
+        return []
+    numbers = {
+        "metric": metric,
+        "before": round(before[0], 4),
+        "best": round(best, 4),
+        "rate": rate_of(settings),
+    }
+    return [Finding("FINETUNE/no-gain", "warn", "finetune", metric, numbers)]
 
 
 def _forgotten(result: StageResult, limit: float) -> list[Finding]:

@@ -31,5 +31,5 @@ def finetune(walk: Walk, base: Run) -> list[StageResult]:
         if result.outcome.reason not in ("finished", "early-stopped"):
             break
         after.write_report(result.run)
-        run = result.run
+        run = result.next_base
     return results

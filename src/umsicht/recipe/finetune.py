@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from umsicht.recipe.base import Section
 
-Method = Literal["sft", "dpo", "grpo"]
+Method = Literal["sft", "dpo", "reward", "grpo"]
 DataFormat = Literal["auto", "messages", "sharegpt", "alpaca", "preferences", "problems"]
 
 
@@ -35,7 +35,8 @@ class StageSettings(Section):
     )
     method: Method = Field(
         "sft",
-        description="sft: imitate answers. dpo: prefer one answer to another. grpo: earn a checkable reward.",
+        description="sft: imitate answers. dpo: prefer one answer to another. reward: a model that judges answers, for a later "
+        "grpo stage. grpo: earn a reward.",
     )
     data: list[str] = Field(
         min_length=1, description="Files (.jsonl, .json, also .gz), relative to the recipe."
@@ -47,7 +48,7 @@ class StageSettings(Section):
     )
     steps: int | None = Field(None, gt=0, description="Optimizer steps; replaces epochs where given.")
     batch_rows: int = Field(
-        8, gt=0, description="Rows of one step: packed rows (sft), pairs (dpo), problems (grpo)."
+        8, gt=0, description="Rows of one step: packed rows (sft), pairs (dpo, reward), problems (grpo)."
     )
     rate: float | None = Field(
         None, gt=0, description="Learning rate. Left out: by method, ten times higher with adapters."
@@ -76,8 +77,13 @@ class StageSettings(Section):
     group: int = Field(8, ge=2, description="grpo: answers drawn for each problem.")
     max_new_tokens: int = Field(32, gt=0, description="grpo: longest answer.")
     temperature: float = Field(1.0, gt=0, description="grpo: temperature of the drawn answers.")
-    reward: Literal["number", "exact", "contains"] = Field(
-        "number", description="grpo: last number equals the answer's; answer equals; answer occurs."
+    reward: Literal["number", "exact", "contains", "model"] = Field(
+        "number",
+        description="grpo: last number equals the answer's; answer equals; answer occurs; a reward model judges.",
+    )
+    reward_model: str | None = Field(
+        None,
+        description="grpo with reward: model: name of an earlier stage of method reward, or of a run beside the base.",
     )
 
     @property
@@ -85,9 +91,18 @@ class StageSettings(Section):
         """The stage's name, or its method."""
         return self.name or self.method
 
+    @model_validator(mode="after")
+    def _judge_is_named(self) -> Self:
+        if self.method == "grpo" and (self.reward == "model") != (self.reward_model is not None):
+            raise ValueError("reward: model and reward_model: NAME go together")
+        return self
+
 
 class FinetuneSettings(Section):
-    """Stages after pretraining, in order; each starts from the one before, the first from the base."""
+    """Stages after pretraining, in order; each starts from the one before, the first from the base.
+
+    A stage of method reward makes a judge: the stage after it starts from where the judge started.
+    """
 
     stages: list[StageSettings] = Field([], description="The stages. None: no fine-tuning.")
     forgetting_limit: float = Field(
