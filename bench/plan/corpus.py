@@ -52,11 +52,11 @@ def documents(split: str, files: int) -> Iterator[Text]:
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-def tokens(folder: Path, files: int = 700) -> tuple[Store, Artifact]:
+def tokens(folder: Path, files: int = 700, vocab: int = VOCAB) -> tuple[Store, Artifact]:
     """A store with the encoded text."""
     store = Store(folder / "artifacts")
     made = build_tokenizer(
-        TokenizerSettings(vocab_size=VOCAB, sample_bytes=3_000_000),
+        TokenizerSettings(vocab_size=vocab, sample_bytes=3_000_000),
         TokenizerInputs(store, "stdlib", lambda: documents("train", files), lambda: documents("val", files)),
     )
     return store, build_tokens(

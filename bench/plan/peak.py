@@ -1,4 +1,4 @@
-"""Predicted and measured peak memory of one short training, in a process of its own: `python -m bench.plan.peak TOKENS WIDTH LAYERS KIND ROWS`."""
+"""Predicted and measured peak memory of one short training, in a process of its own: `python -m bench.plan.peak TOKENS WIDTH LAYERS KIND ROWS STEPS`."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from umsicht.plan.memory import predict
 from umsicht.plan.trial import Bench, run_trial
 from umsicht.recipe.model import ModelSettings
 from umsicht.recipe.tokens import TokensSettings
-from umsicht.recipe.train import OptimizerSettings, TrainSettings
+from umsicht.recipe.train import CheckpointSettings, OptimizerSettings, TrainSettings
 from umsicht.tokens import TokenData
 
 SEQ_LEN = 128
 
 
-def main(folder: str, width: str, layers: str, kind: str, rows: str) -> None:
+def main(folder: str, width: str, layers: str, kind: str, rows: str, steps: str) -> None:
     """Print both in bytes as JSON. A tiny training first loads every library that a training needs."""
     data = TokenData.open(Path(folder))
     train = TrainSettings(
@@ -27,6 +27,7 @@ def main(folder: str, width: str, layers: str, kind: str, rows: str) -> None:
         precision="float32",
         compile="off",
         optimizer=OptimizerSettings.model_validate({"kind": kind}),
+        checkpoint=CheckpointSettings(asynchronous=False),
     )
     bench = Bench(data, TokensSettings(), train)
     run_trial(
@@ -36,8 +37,10 @@ def main(folder: str, width: str, layers: str, kind: str, rows: str) -> None:
         slice_bytes=500,
     )
     config = derive(ModelSettings(d_model=int(width), n_layers=int(layers), seq_len=SEQ_LEN), 8192)
-    measured = run_trial(bench, config, 3, slice_bytes=500).peak_bytes
-    print(json.dumps({"predicted": predict(config, train, int(rows)).peak, "measured": measured}))
+    measured = run_trial(bench, config, int(steps), slice_bytes=500).peak_bytes
+    made = predict(config, train, int(rows))
+    tensors = max(made.tensors, made.saving - made.surplus)
+    print(json.dumps({"predicted": made.peak, "tensors": tensors, "measured": measured}))
 
 
 if __name__ == "__main__":

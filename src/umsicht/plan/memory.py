@@ -1,7 +1,7 @@
 """Memory of a training before it runs: weights, gradients, optimizer, what a step needs in between, and a checkpoint being written.
 
-Bytes in tensors are counted by running the step on tensors without storage (`umsicht.train.memory`). What the system then really holds is more: an
-allocator keeps blocks that are free, pages are touched around them, kernels have scratch space. That surplus was measured (docs/measured/plan.md).
+Bytes in tensors are counted by running the step on tensors without storage (`umsicht.train.memory`). What the system then really holds is more: the C
+library keeps blocks that are free between live ones. That surplus was measured; a trial of the model itself, which every plan makes, measures it anew.
 """
 
 from __future__ import annotations
@@ -16,10 +16,8 @@ from umsicht.model import ModelConfig, Transformer
 from umsicht.recipe.train import TrainSettings
 from umsicht.train.memory import step_bytes
 
-ALLOCATOR_SHARE = 0.0
-"""Held beyond the tensors that are alive, as a share of what a step needs in between: free blocks between live ones."""
-PROCESS_BYTES = 0
-"""Held beyond the tensors whatever the size: scratch space of kernels, code of libraries that the first step loads."""
+ALLOCATOR_SHARE = 0.55
+"""What glibc's allocator keeps free between live blocks, as a share of what a step needs in between: 0.4 to 0.75 measured (docs/measured/log.md)."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +37,11 @@ class Memory:
     snapshot: int
     surplus: int
     saves_beside: bool
+
+    @property
+    def tensors(self) -> int:
+        """Bytes alive in tensors at the peak of a step: what an allocator without surplus would hold."""
+        return self.training - self.surplus
 
     @property
     def training(self) -> int:
@@ -85,7 +88,7 @@ def predict(
         activations=kept_for_backward(config, micro_batch, precision),
         between=between,
         snapshot=(weights + optimizer) // shards,
-        surplus=PROCESS_BYTES + int(ALLOCATOR_SHARE * between),
+        surplus=int(ALLOCATOR_SHARE * between),
         saves_beside=train.checkpoint.asynchronous,
     )
 

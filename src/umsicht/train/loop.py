@@ -25,6 +25,7 @@ from umsicht.train.budget import total_steps
 from umsicht.train.changes import check_unchanged
 from umsicht.train.clock import communicated_s
 from umsicht.train.early import BestValues, EarlyStopping
+from umsicht.train.fitting import fitted
 from umsicht.train.hooks import Hook, HookSet, StopRun, View
 from umsicht.train.machine import Machine, fastest_threads, resolve, threads_are_named
 from umsicht.train.objective import LanguageModelling, Objective
@@ -93,7 +94,7 @@ class Trainer:
             model=self.model,
             optimizer=self._optimizer(),
             source=source,
-            hooks=HookSet(tuple(hooks), ranks=reduction.ranks),
+            hooks=HookSet(self._usable((*hooks, *self._second_tier())), ranks=reduction.ranks),
             position=Position(),
             best=BestValues(settings.checkpoint.keep_best),
             early=EarlyStopping(settings.early_stopping) if settings.early_stopping else None,
@@ -106,7 +107,7 @@ class Trainer:
         self.total_steps = self._settle()
         self.objective = objective or self._objective()
         self.schedule = Schedule(settings.schedule, self.total_steps)
-        self.saver = Saver(run, settings.checkpoint, self.progress)
+        self.saver: Saver = reduction.saver(run, settings.checkpoint, self.progress)
         self.stragglers = Stragglers(reduction.ranks)
         self._record_resolved()
 
@@ -121,6 +122,20 @@ class Trainer:
         if self.reduction.is_writer and self.run.manifest.get("resolved") != resolved:
             self.run.update_manifest(resolved=resolved)
 
+    def _second_tier(self) -> list[Hook]:
+        if self.settings.checkpoint.durable is None:
+            return []
+        from umsicht.train.durable import DurableTier
+
+        return [DurableTier(self.run, self.settings.checkpoint)]
+
+    def _usable(self, hooks: tuple[Hook, ...]) -> tuple[Hook, ...]:
+        """Hooks without those that would have to look inside a model which no process holds."""
+        blind = [h for h in hooks if self.reduction.is_split and getattr(h, "sees_inside", False)]
+        if blind:
+            self.progress.note(t("train.hooks_left_out", names=", ".join(h.name for h in blind)))
+        return tuple(h for h in hooks if h not in blind)
+
     def _optimizer(self) -> Optimizer:
         return Optimizer(self.model, self.settings.optimizer, orthogonaliser=self.reduction.orthogonaliser)
 
@@ -134,6 +149,8 @@ class Trainer:
             return machine
         rows, seq_len = -(-self.rows // world), source.batch(0).inputs.shape[1]
         fresh = resolve(self.settings, rows=rows, seq_len=seq_len)
+        if ranks.world == 1:
+            fresh = fitted(fresh, model, self.settings, rows=rows, seq_len=seq_len)
         machine = Machine.from_dict(ranks.first(fresh.to_dict()))
         if recorded:
             kept = {"precision": recorded["precision"], "compile": False, "device": recorded["device"]}
@@ -275,6 +292,7 @@ class Trainer:
             view.log({"train/clipped": int(view.clipped)})
             pulse.at("update")
             optimizer.step(factor)
+            view.moved += 1
         first = averaged_from(self.settings.optimizer.average_share, self.total_steps)
         if index >= first:
             optimizer.average(index - first + 1)
@@ -304,7 +322,7 @@ class Trainer:
             return Outcome(done["reason"], int(done["step"]))
         resumed = self._resume()
         segment = self.run.begin_segment()
-        view = View(
+        view: View = self.reduction.view_type()(
             self.run,
             self.model,
             self.carried.optimizer,
@@ -447,12 +465,10 @@ class Trainer:
         return halted, bool(table[0, 2]), bool(table[0, 3])
 
     def _save(self, view: View, *, wait: bool) -> Path | None:
-        snapshot = self.carried.snapshot(view.row)
-
         def write() -> None:
-            view.checkpoint = self.saver.save(snapshot, wait=wait)
+            view.checkpoint = self.saver.save(self.saver.take(self.carried, view.row), wait=wait)
 
-        if self.reduction.is_writer:
+        if self.reduction.is_writer or self.reduction.is_split:
             self.agreement.together(write)
         else:
             self.saver.resumed_at(view.step, view.tokens)
@@ -465,21 +481,34 @@ class Trainer:
     def _save_last_good(self, view: View) -> None:
         """After a stop: the weights as they stand, unless they are the damage."""
         whole = all(bool(local(p).isfinite().all()) for p in self.model.parameters())
-        if self.carried.position.step and not self.reduction.any(not whole) and self.reduction.is_writer:
+        usable = self.carried.position.step and not self.reduction.any(not whole)
+        if usable and (self.reduction.is_writer or self.reduction.is_split):
             with suppress(StopRun):  # the disk is full as well: recorded already
-                self.saver.save(self.carried.snapshot({}), wait=True)
+                self.saver.save(self.saver.take(self.carried, {}), wait=True)
+
+    def _newest(self) -> tuple[Path | None, list[Finding]]:
+        """The newest whole checkpoint of this disk, else of the second tier."""
+        path, findings = checkpoints.find_latest(self.run)
+        if path is None and self.settings.checkpoint.durable is not None:
+            from umsicht.train.durable import fetch
+
+            path = fetch(self.run, self.settings.checkpoint)
+        return path, findings
+
+    def _fill(self, carried: Carried, path: Path) -> None:
+        from umsicht.train.sharded import fill
+
+        fill(carried, path)
 
     def _resume(self) -> bool:
-        path, findings = self.reduction.ranks.first(
-            checkpoints.find_latest(self.run) if self.reduction.is_writer else None
-        )
+        path, findings = self.reduction.ranks.first(self._newest() if self.reduction.is_writer else None)
         for finding in findings:
             self.run.add_finding(finding.to_dict())
             self.progress.note(render(finding).seen)
         if path is None:
             return False
-        loaded = checkpoints.load(path, verified=False)
-        without_state = self.carried.restore(loaded)
+        loaded = checkpoints.load(path, verified=False, with_tensors=not self.reduction.is_split)
+        without_state = self.carried.restore(loaded, self._fill if self.reduction.is_split else None)
         self.saver.resumed_at(loaded.step, loaded.tokens)
         self.progress.note(t("train.resumed", step=loaded.step, folder=path.name))
         if without_state:

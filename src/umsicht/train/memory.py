@@ -28,7 +28,8 @@ CHUNK_ROWS = 256
 
 @dataclass(frozen=True)
 class StepBytes:
-    """Bytes alive at the same time. `state`: weights and optimizer; `gradients`; `computing`: most while a gradient is computed; `moving`: most while the weights move."""
+    """Bytes alive at the same time. `state`: weights and optimizer; `gradients`; `computing`: most while a gradient is computed; `moving`: most while
+    the weights move."""
 
     state: int
     gradients: int
@@ -99,16 +100,7 @@ def step_bytes(
         state = living.mark()
         ids = torch.zeros(micro_batch, length, dtype=torch.long)
         for _ in range(2 if accumulates else 1):
-            with torch.autocast("cpu", torch.bfloat16, enabled=precision == "autocast"):
-                objective = active_loss_sum(
-                    model.hidden(ids).reshape(-1, config.d_model),
-                    model.head_weight,
-                    ids.reshape(-1),
-                    softcap=config.softcap,
-                    chunk_rows=CHUNK_ROWS,
-                ).objective
-            (objective / 2.0).backward()  # type: ignore[no-untyped-call]  # untyped in torch
-            del objective
+            _gradient(model, ids, precision)
         computing = living.peak
         gradients = sum(p.grad.nbytes for p in optimizer.parameters if p.grad is not None)
         living.mark()
@@ -117,6 +109,18 @@ def step_bytes(
         optimizer.step(1.0)
         moving = living.peak
     return StepBytes(state, gradients, computing, moving)
+
+
+def _gradient(model: Transformer, ids: Tensor, precision: str) -> None:
+    with torch.autocast("cpu", torch.bfloat16, enabled=precision == "autocast"):
+        objective = active_loss_sum(
+            model.hidden(ids).reshape(-1, model.config.d_model),
+            model.head_weight,
+            ids.reshape(-1),
+            softcap=model.config.softcap,
+            chunk_rows=CHUNK_ROWS,
+        ).objective
+    (objective / 2.0).backward()  # type: ignore[no-untyped-call]  # untyped in torch
 
 
 def _model(config: ModelConfig, precision: str) -> Transformer:

@@ -1,0 +1,178 @@
+"""`make bench-quality`: bits per byte for equal processor time, ours against peers in their own environment.
+
+Each program trains the same shape (width 128, 4 layers, 4,096 tokens of vocabulary, float32, one thread) on the same windows with its own recipe and
+schedule, and gets the same number of tries at its learning rate, scored on a split that the comparison never sees. The question is what share of a
+peer's processor time ours needs for the peer's mean score: half for AdamW recipes. Repositories that are not on PyPI are run from NANOGPT_DIR.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+
+from bench.common import QUICK, ROOT, Bench
+from bench.peers.environment import peer_python
+from bench.plan.corpus import tokens
+from umsicht.tokens import TokenData
+
+BUDGETS = {"24 s": 24.0} if QUICK else {"24 s": 24.0, "2 min": 120.0}
+SEEDS = {"24 s": (0, 1, 2), "2 min": (0, 1, 2)}
+TUNING_S = 8.0 if QUICK else 12.0
+# Peers name a rate, ours a factor on its default rates; three tries each, a doubling or so apart.
+RATES = {"umsicht": (0.5, 1.0, 2.0), "peer": (1e-3, 3e-3, 8e-3)}
+SHARE = 0.5
+VOCAB, SCORED_TOKENS = 4096, 60_000
+
+
+class Subject:
+    """A program in a process of its own."""
+
+    def __init__(self, name: str, python: Path, folder: Path) -> None:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+        script = str(ROOT / "bench" / "quality" / "subjects.py")
+        self.name = name
+        self._process = subprocess.Popen(
+            [str(python), script, name, str(folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        self.is_ready = self._line() == "ready"
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        return next((x.strip() for x in self._process.stdout if x.strip() == "ready" or x[0] == "{"), "")
+
+    def train(self, cpu_s: float, seed: int, rate: float, split: str = "val") -> dict[str, float]:
+        """One training."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(
+            json.dumps({"cpu_s": cpu_s, "seed": seed, "rate": rate, "split": split}) + "\n"
+        )
+        self._process.stdin.flush()
+        answer: dict[str, float] = json.loads(self._line())
+        return answer
+
+    def tuned(self) -> tuple[float, list[str]]:
+        """The best of its three rates on the tuning split."""
+        rates = RATES["umsicht" if self.name.startswith("umsicht") else "peer"]
+        scores = {rate: self.train(TUNING_S, 100, rate, "tune")["bpb"] for rate in rates}
+        said = [f"| {self.name} | {rate:g} | {score:.3f} |" for rate, score in scores.items()]
+        return min(scores, key=lambda rate: scores[rate]), said
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        self._process.wait(timeout=60)
+
+
+def prepare(folder: Path) -> None:
+    """Token streams of sources and documentation strings that come with Python: training, tuning and validation text."""
+    _, made = tokens(folder, vocab=VOCAB)
+    data = TokenData.open(made.path)
+    train = np.concatenate([data.train.document(i) for i in range(data.train.n_documents)])
+    halves: dict[str, list[Any]] = {"tune": [], "val": []}
+    sizes: dict[str, int] = {"tune": 0, "val": 0}
+    for number in range(data.val.n_documents):
+        name = "tune" if number % 2 else "val"
+        if sum(len(one) for one in halves[name]) < SCORED_TOKENS:
+            halves[name].append(data.val.document(number))
+            sizes[name] += int(data.val.document_bytes[number])
+    np.save(folder / "train.npy", train)
+    for name, parts in halves.items():
+        np.save(folder / f"{name}.npy", np.concatenate(parts))
+    said = {"vocab": VOCAB, **{f"{name}_bytes": size for name, size in sizes.items()}}
+    (folder / "data.json").write_text(json.dumps(said))
+
+
+def programs(folder: Path) -> list[Subject]:
+    """Ours in both families, and every peer that runs here."""
+    here = Path(sys.executable)
+    python = peer_python("train")
+    named = [("umsicht", here), ("umsicht-fast", here)]
+    if python:
+        named += [("litgpt", python), ("transformers", python)]
+        named += [("nanogpt", python)] if os.environ.get("NANOGPT_DIR") else []
+    return [Subject(name, path, folder) for name, path in named]
+
+
+def compare(page: Bench, subjects: list[Subject], label: str, rates: dict[str, float]) -> None:
+    """All programs at one budget, and ours at a share of it, seeds in turn."""
+    budget, seeds = BUDGETS[label], SEEDS[label]
+    scores: dict[str, list[float]] = {}
+    read: dict[str, float] = {}
+    for seed in seeds:
+        for subject in subjects:
+            for share in (1.0, SHARE) if subject.name.startswith("umsicht") else (1.0,):
+                made = subject.train(share * budget, seed, rates[subject.name])
+                key = subject.name if share == 1.0 else f"{subject.name} at {share:g}"
+                scores.setdefault(key, []).append(made["bpb"])
+                read[key] = made["tokens"]
+                print(
+                    f"  {label} seed {seed} {key}: {made['bpb']:.3f}, {made['tokens']:,} tokens", flush=True
+                )
+    rows = [
+        f"| {key} | {statistics.fmean(values):.3f} | {', '.join(f'{v:.3f}' for v in values)} | {read[key]:,} |"
+        for key, values in scores.items()
+    ]
+    head = "| program | bits per byte | by seed | tokens read |\n|---|---|---|---|"
+    page.section(f"## {label} of one processor\n\n" + "\n".join([head, *rows]))
+    for peer in ("litgpt", "transformers", "nanogpt"):
+        for ours in ("umsicht", "umsicht-fast"):
+            theirs = scores.get(peer)
+            half = scores[f"{ours} at {SHARE:g}"]
+            gain = statistics.fmean(theirs) - statistics.fmean(half) if theirs else None
+            page.figure(
+                f"{label}: {peer}'s bits per byte - {ours}'s at half its time",
+                gain,
+                ">= 0",
+                note=""
+                if theirs
+                else "not here: NANOGPT_DIR is not set"
+                if peer == "nanogpt"
+                else "did not start",
+            )
+    page.figure(
+        f"{label}: nanochat's bits per byte - ours at 0.85 of its time",
+        None,
+        ">= 0",
+        note="not here: no copy of the repository on this machine",
+    )
+
+
+def main() -> None:
+    """Tune, then compare."""
+    page = Bench("quality", str(__doc__).split("\n\n", 1)[1].replace("\n", " ").strip())
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        prepare(folder)
+        subjects = [subject for subject in programs(folder) if subject.is_ready]
+        try:
+            rates, lines = {}, []
+            for subject in subjects:
+                rates[subject.name], said = subject.tuned()
+                lines += said
+            head = "| program | rate (ours: factor) | bits per byte, tuning split |\n|---|---|---|"
+            page.section("## Rates tried\n\n" + "\n".join([head, *lines]))
+            for label in BUDGETS:
+                compare(page, subjects, label, rates)
+        finally:
+            for subject in subjects:
+                subject.close()
+    page.finish()
+
+
+if __name__ == "__main__":
+    main()
