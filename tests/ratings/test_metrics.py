@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import random
-from pathlib import Path
 
 import pytest
 
@@ -20,7 +19,10 @@ STEPS = range(100, 600, 100)
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Bits per byte fall with the step; distinctness falls too, although the texts get better."""
-    made = Run.create(tmp_path_factory.mktemp("project") / "runs" / "r", {"name": "r", "recipe": {}, "inputs": {}, "seed": 0})
+    made = Run.create(
+        tmp_path_factory.mktemp("project") / "runs" / "r",
+        {"name": "r", "recipe": {}, "inputs": {}, "seed": 0},
+    )
     writer = made.metrics_writer(0)
     for step in STEPS:
         row = {
