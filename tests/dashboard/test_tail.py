@@ -12,10 +12,10 @@ import pytest
 from tests.dashboard.records import lines, make_run, row
 
 from umsicht.dashboard import sidecar
-from umsicht.dashboard.columns import replaced_rows
 from umsicht.dashboard.curves import draw
 from umsicht.dashboard.tail import Tail, Tails
 from umsicht.record import read_metrics
+from umsicht.record.columns import replaced_rows
 
 
 def rows(n: int, start: int = 0, segment: int = 0) -> bytes:

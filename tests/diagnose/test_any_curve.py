@@ -24,7 +24,7 @@ def series(name: str, points: list[tuple[int, float]]) -> Series:
     return Series.of(name, [step for step, _ in points], [number for _, number in points])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(train=curve, val=curve, slices=curve, lr=curve)
 def test_every_curve_gets_a_verdict(
     train: list[tuple[int, float]],
@@ -39,10 +39,11 @@ def test_every_curve_gets_a_verdict(
         "val/b.de/loss": val,
         "train/lr": lr,
     }
-    made = judge(Curves({name: series(name, points) for name, points in names.items() if points}))
+    curves = Curves({name: series(name, points) for name, points in names.items() if points})
+    made = judge(curves)
     assert made.verdict in VERDICTS
     assert made.to_dict()["verdict"] == made.verdict
-    if len({step for step, _ in val}) < 4 and made.verdict != "diverged":
+    if len(curves.val.finite()) < 4 and made.verdict != "diverged":
         assert not made.ill or made.verdict in ("level-shift-up",)
 
 

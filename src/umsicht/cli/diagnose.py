@@ -134,7 +134,9 @@ def _show_events(events: tuple[Event, ...]) -> None:
             parts.append(t("diagnose.event.recovered" if event.recovered else "diagnose.event.lost"))
         if event.explained_by:
             parts.append(t("diagnose.event.explained", by=t(f"diagnose.event.{event.explained_by}")))
-        numbers = ", ".join(f"{key} {value:.4g}" for key, value in list(event.numbers.items())[:4])
+        numbers = ", ".join(
+            f"{t(f'diagnose.number.{key}')} {value:.4g}" for key, value in list(event.numbers.items())[:4]
+        )
         out.print(Text("  ".join([*parts, numbers])))
     if len(events) > SHOWN_EVENTS:
         out.print(Text("          " + t("diagnose.events.more", n=len(events) - SHOWN_EVENTS), style="dim"))

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from umsicht.dashboard import numbers
-from umsicht.dashboard.columns import Columns
 from umsicht.dashboard.curves import Chart, draw, points, restarts, summary
 from umsicht.dashboard.svg import Line, Mark, line_chart
+from umsicht.record.columns import Columns
 from umsicht.words import t
 
 

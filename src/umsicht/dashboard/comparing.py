@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from umsicht.dashboard.buckets import bucket_width, reduce
-from umsicht.dashboard.columns import Columns, replaced_rows
+from umsicht.record.columns import Columns, replaced_rows
 
 Floats = npt.NDArray[np.float64]
 # A name and the number of the dice are no change of the experiment; where things lie on disk is none either.

@@ -12,7 +12,6 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from umsicht.dashboard.columns import Columns
 from umsicht.dashboard.curves import with_gap
 from umsicht.dashboard.facts import RunFacts
 from umsicht.dashboard.index import Entry, Index
@@ -21,6 +20,7 @@ from umsicht.dashboard.summary import summarise
 from umsicht.dashboard.tail import Tails
 from umsicht.dashboard.templating import render
 from umsicht.dashboard.worker import Worker
+from umsicht.record.columns import Columns
 from umsicht.record.metrics import spell
 from umsicht.words import LANGUAGES, catalogue, language
 

@@ -11,6 +11,9 @@ from umsicht.dashboard.facts import Json, RunFacts, mapping, rendered
 from umsicht.dashboard.svg import funnel, histogram
 from umsicht.words import t
 
+# What the near-duplicate stage counts, in the order in which it works.
+NEAR = ("candidates", "likely", "verified", "dropped")
+
 
 def count(value: object) -> float:
     """A number, or the documents of a mapping, or nothing."""
@@ -156,7 +159,7 @@ def duplicates(report: Mapping[str, Any]) -> Json:
     """Near-duplicate clusters, lines that were cut, and what was kept out because it stands in a test set."""
     near, protected = mapping(report.get("near")), mapping(report.get("protected"))
     return {
-        "near": {key: count(value) for key, value in near.items() if isinstance(value, (int, float))},
+        "near": {key: count(near[key]) for key in NEAR if isinstance(near.get(key), (int, float))},
         "clusters": [item for item in report.get("clusters") or () if isinstance(item, dict)][:8],
         "lines": [
             {

@@ -9,7 +9,7 @@ import numpy as np
 
 from umsicht.dashboard import numbers
 from umsicht.dashboard.buckets import Reduced, bucket_width, polyline, reduce
-from umsicht.dashboard.columns import Columns, Sparse, attempt_starts, replaced_rows
+from umsicht.record.columns import Columns, Sparse, attempt_starts, replaced_rows
 from umsicht.words import t
 
 MOST_CURVES = 6

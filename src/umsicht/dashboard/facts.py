@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import orjson
 
+from umsicht.diagnose.diagnosis import diagnose_columns
 from umsicht.findings import Finding, Rendered, UserError, render
 from umsicht.record import Run
+from umsicht.record.columns import Columns
 from umsicht.record.manifest import read_manifest
 from umsicht.record.project import Project, lineage
 from umsicht.words import t
@@ -177,13 +178,9 @@ def rendered(finding: Json, lang: str) -> Rendered | None:
         return None
 
 
-def diagnosis(folder: Path) -> Json | None:
-    """The verdict on a run as plain JSON; None where it cannot be given (no diagnosing room installed, or unreadable records)."""
+def diagnosis(folder: Path, columns: Columns) -> Json | None:
+    """The verdict on a run as plain JSON, from its record read as columns; None where it cannot be given."""
     try:
-        diagnose = import_module("umsicht.diagnose").diagnose
-    except (ImportError, AttributeError):
-        return None
-    try:
-        return mapping(diagnose(folder).to_dict())
+        return mapping(diagnose_columns(folder, columns).to_dict())
     except (OSError, UserError, ValueError, KeyError, TypeError):
         return None

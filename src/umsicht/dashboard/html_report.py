@@ -12,7 +12,6 @@ from typing import Any
 from umsicht import __version__
 from umsicht.dashboard import corpus_view, numbers
 from umsicht.dashboard.charting import figure
-from umsicht.dashboard.columns import Columns
 from umsicht.dashboard.curves import charts, with_gap
 from umsicht.dashboard.facts import Json, RunFacts, diagnosis, load_json, mapping, rendered
 from umsicht.dashboard.svg import Mark, tree
@@ -21,6 +20,7 @@ from umsicht.dashboard.tail import Tail
 from umsicht.dashboard.templating import render
 from umsicht.dashboard.verdicts import Verdict, verdict
 from umsicht.record import atomic_write
+from umsicht.record.columns import Columns
 from umsicht.words import LANGUAGES, language, speaking, t
 
 SAMPLES_SHOWN = 8
@@ -50,7 +50,7 @@ def report(run_folder: Path | str, out: Path | str, lang: str | None = None, red
 
 def _body(facts: RunFacts, columns: Columns, lang: str, redact: bool) -> str:
     with speaking(lang):
-        shown = verdict(diagnosis(facts.folder), lang)
+        shown = verdict(diagnosis(facts.folder, columns), lang)
         context: Json = {
             "name": facts.name,
             "version": __version__,

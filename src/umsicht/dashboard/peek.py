@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+from umsicht.dashboard.helper import ask
 
 SHOWN = 5
 MOST_CHARACTERS = 4000
@@ -19,20 +20,9 @@ def peek(
 ) -> tuple[list[dict[str, Any]], str]:
     """Up to `SHOWN` documents and a problem code: empty, `no_parquet` (library missing) or `unreadable`."""
     question = {"corpus": str(corpus), "source": source, "reason": reason, "dropped": dropped, "seed": seed}
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", "umsicht.dashboard.peek"],
-            input=json.dumps(question),
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-            check=False,
-        )
-        answer = json.loads(done.stdout or "{}")
-    except (subprocess.TimeoutExpired, ValueError, OSError):
-        return [], "unreadable"
+    answer = ask("umsicht.dashboard.peek", question, TIMEOUT_S)
     found = answer.get("documents")
-    return (found if isinstance(found, list) else []), str(answer.get("problem", "unreadable"))
+    return (found if isinstance(found, list) else []), str(answer["problem"])
 
 
 def _answer(question: dict[str, Any]) -> dict[str, Any]:

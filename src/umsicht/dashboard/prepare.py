@@ -16,11 +16,11 @@ from typing import Any
 import orjson
 
 from umsicht.dashboard import sidecar
-from umsicht.dashboard.columns import Columns
 from umsicht.dashboard.facts import diagnosis, load_json
 from umsicht.dashboard.summary import summarise
 from umsicht.dashboard.tail import Tail
 from umsicht.record import atomic_json
+from umsicht.record.columns import Columns
 from umsicht.record.manifest import read_manifest
 from umsicht.record.metrics import spell
 from umsicht.words import LANGUAGES, speaking
@@ -74,9 +74,10 @@ def prepare_diagnosis(folder: Path, langs: Iterable[str]) -> None:
     known, is_fresh = cached(folder, DIAGNOSIS)
     made = dict(known or {}) if is_fresh else {}
     wanted = [lang for lang in langs if lang not in made]
+    columns = Tail(folder / "metrics.jsonl").columns() if wanted else None
     for lang in wanted:
         with speaking(lang):
-            made[lang] = diagnosis(folder)
+            made[lang] = diagnosis(folder, columns) if columns is not None else None
     if wanted:
         keep(folder, DIAGNOSIS, made, made_from)
 

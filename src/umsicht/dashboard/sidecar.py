@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import orjson
 
-from umsicht.dashboard.columns import AXES, Columns, Sparse
 from umsicht.record import atomic_write
+from umsicht.record.columns import AXES, Columns, Sparse
 
 VERSION = 1
 _MAGIC = b"umsicht-columns\n"

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from umsicht.dashboard.columns import Columns, replaced_rows
+from umsicht.record.columns import Columns, replaced_rows
 
 SPARK_POINTS = 48
 SILENT_AFTER_S = 120.0

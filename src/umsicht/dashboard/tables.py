@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from umsicht.dashboard import numbers
-from umsicht.dashboard.columns import Columns
 from umsicht.dashboard.facts import RunFacts, mapping
+from umsicht.record.columns import Columns
 from umsicht.words import t
 
 BASELINES = ("xz", "xz_context", "ngram")

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from pathlib import Path
 
 from umsicht.dashboard import sidecar
-from umsicht.dashboard.columns import Builder, Columns, concatenate, empty
+from umsicht.record.columns import Builder, Columns, concatenate, empty
 
 CHUNK_BYTES = 1 << 20
 LONGEST_LINE_BYTES = 64 << 20

@@ -6,13 +6,13 @@ The order of data is arithmetic, so nothing was stored at training time. Only th
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from umsicht.dashboard.facts import Json, RunFacts, mapping
+from umsicht.dashboard.helper import ask
 from umsicht.findings import UserError
 
 MOST_ROWS = 64
@@ -22,21 +22,9 @@ TIMEOUT_S = 60
 
 def unpack(run_folder: Path, step: int) -> tuple[list[Json], str]:
     """Rows of the batch of `step` (as logged, counted from 1) and a problem code, empty where all went well."""
-    question = json.dumps({"run": str(run_folder), "step": step})
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", "umsicht.dashboard.unpack"],
-            input=question,
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-            check=False,
-        )
-        answer = json.loads(done.stdout or "{}")
-    except (subprocess.TimeoutExpired, ValueError, OSError):
-        return [], "unreadable"
+    answer = ask("umsicht.dashboard.unpack", {"run": str(run_folder), "step": step}, TIMEOUT_S)
     rows = answer.get("rows")
-    return (rows if isinstance(rows, list) else []), str(answer.get("problem", "unreadable"))
+    return (rows if isinstance(rows, list) else []), str(answer["problem"])
 
 
 def rows_of(run_folder: Path, step: int) -> list[Json]:

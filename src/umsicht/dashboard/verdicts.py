@@ -112,9 +112,7 @@ def _more(plain: Mapping[str, Any], lang: str) -> str:
 
 
 def _evidence(item: Mapping[str, Any], lang: str) -> Evidence:
-    return Evidence(
-        str(item.get("metric", "")), item.get("value"), item.get("step"), str(item.get("role") or "")
-    )
+    return Evidence(str(item.get("metric", "")), item.get("value"), item.get("step"), _role(item, lang))
 
 
 def _role(item: Mapping[str, Any], lang: str) -> str:

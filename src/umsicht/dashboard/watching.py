@@ -18,13 +18,13 @@ from rich.table import Table
 from rich.text import Text
 
 from umsicht.dashboard import numbers
-from umsicht.dashboard.columns import Columns
 from umsicht.dashboard.curves import slices, with_gap
 from umsicht.dashboard.facts import Json, RunFacts, diagnosis
 from umsicht.dashboard.summary import first_nonfinite, state_of, summarise, thumbnail
 from umsicht.dashboard.tables import tiles
 from umsicht.dashboard.tail import Tail
 from umsicht.dashboard.verdicts import verdict
+from umsicht.record.columns import Columns
 from umsicht.words import language, t
 
 BLOCKS = "▁▂▃▄▅▆▇█"
@@ -48,7 +48,7 @@ class Watched:
         facts = RunFacts.open(self.folder)
         columns = with_gap(self.tail.columns())
         if time.monotonic() - self._diagnosed_at > DIAGNOSE_EVERY_S:
-            self._diagnosis, self._diagnosed_at = diagnosis(self.folder), time.monotonic()
+            self._diagnosis, self._diagnosed_at = diagnosis(self.folder, columns), time.monotonic()
         return facts, columns, summarise(columns, facts.manifest), self._diagnosis
 
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import numpy as np
-
 from umsicht.diagnose.curves import GRAD, LR, TRAIN, TRAIN_EVAL, Curves
 from umsicht.diagnose.model import Evidence
-from umsicht.diagnose.series import Series
+from umsicht.diagnose.series import Series, common
 
 
 @dataclass(frozen=True)
@@ -72,7 +70,7 @@ def _unmeasured_slices(curves: Curves, cited: set[str]) -> list[tuple[str, int]]
 def _missing(curves: Curves, series: Series, first: int, last: int) -> list[int]:
     if not series:
         return []
-    there = set(series.steps.tolist())
+    there = set(series.between(first, last).steps.tolist())
     expected = _siblings_have(curves, series.name, first, last)
     cadence = series.cadence
     if series.regular():
@@ -130,4 +128,4 @@ def _same_rhythm(curves: Curves, other: str, name: str) -> bool:
     a, b = curves.get(other).steps, curves.get(name).steps
     if len(a) == 0 or len(b) == 0:
         return False
-    return len(np.intersect1d(a, b)) >= 0.8 * max(len(a), len(b)) - 1
+    return common(a, b) >= 0.8 * max(len(a), len(b)) - 1

@@ -15,8 +15,10 @@ from umsicht.diagnose.events import find_events
 from umsicht.diagnose.facts import gather
 from umsicht.diagnose.logs import read_log
 from umsicht.diagnose.model import Diagnosis, Evidence
+from umsicht.diagnose.record_reader import apply_manifest, from_columns
 from umsicht.diagnose.rules import Case, Ruling
 from umsicht.diagnose.thresholds import DEFAULT, Thresholds
+from umsicht.record.columns import Columns
 from umsicht.record.manifest import read_manifest
 from umsicht.words import t
 
@@ -39,6 +41,14 @@ def diagnose(
         curves.vocab_size = vocab_size
     manifest = (read_manifest(path) or {}) if path.is_dir() else {}
     return judge(curves, settings=_settings(manifest, path), limits=limits)
+
+
+def diagnose_columns(folder: Path, columns: Columns) -> Diagnosis:
+    """Diagnose a run folder whose record was read as columns already."""
+    manifest = read_manifest(folder) or {}
+    curves = from_columns(columns, 0, str(folder))
+    apply_manifest(curves, manifest)
+    return judge(curves, settings=_settings(manifest, folder))
 
 
 def judge(
@@ -116,22 +126,21 @@ def _facts(case: Case, ruling: Ruling) -> dict[str, Any]:
     }
 
 
+def _of(place: Any, *keys: str) -> Any:
+    """What lies under `keys`, or None."""
+    for key in keys:
+        place = place.get(key) if isinstance(place, Mapping) else None
+    return place
+
+
 def _settings(manifest: Mapping[str, Any], path: Path) -> dict[str, Any]:
     """The present values that a next step would change, as far as the manifest knows them."""
-    recipe = manifest.get("recipe")
-    recipe = recipe if isinstance(recipe, Mapping) else {}
-
-    def look(*keys: str) -> Any:
-        place: Any = recipe
-        for key in keys:
-            place = place.get(key) if isinstance(place, Mapping) else None
-        return place
-
     found: dict[str, Any] = {
-        "matrix_rate": look("train", "optimizer", "matrix_rate"),
-        "steps": look("train", "budget", "steps") or manifest.get("planned_steps"),
-        "d_model": look("model", "d_model"),
-        "document_mask": look("model", "document_mask"),
+        "matrix_rate": _of(manifest, "recipe", "train", "optimizer", "matrix_rate")
+        or _of(manifest, "resolved", "rates", "matrix"),
+        "steps": _of(manifest, "recipe", "train", "budget", "steps") or manifest.get("planned_steps"),
+        "d_model": _of(manifest, "recipe", "model", "d_model") or _of(manifest, "model", "d_model"),
+        "document_mask": _of(manifest, "recipe", "model", "document_mask"),
     }
     if path.is_dir() and path.parent.name == "runs":
         found["project"] = str(path.parent.parent)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from umsicht.diagnose.curves import LR, TRAIN, TRAIN_EVAL, VAL, Curves
+from umsicht.diagnose.curves import EPOCH, LR, TRAIN, TRAIN_EVAL, VAL, Curves
 from umsicht.diagnose.level_shifts import level_shifts
 from umsicht.diagnose.model import Event
 from umsicht.diagnose.series import Floats, Series, noise_sigma, trailing_median
@@ -22,10 +22,13 @@ def find_events(curves: Curves, limits: Thresholds) -> tuple[Event, ...]:
     restarts = [Event("restart", "step", step) for step in curves.restarts]
     found = [*bumps, *restarts, *nonfinite(train), *nonfinite(curves.get(VAL)), *frozen(curves, limits)]
     clean = train.finite()
+    edges = epoch_edges(curves)
     spiky = spikes(clean, limits)
     found += spiky + level_shifts(clean, _reference(curves), limits)
     return tuple(
-        sorted((_explain(event, bumps, restarts, clean) for event in found), key=lambda event: event.step)
+        sorted(
+            (_explain(event, bumps, restarts, edges, clean) for event in found), key=lambda event: event.step
+        )
     )
 
 
@@ -38,8 +41,17 @@ def _reference(curves: Curves) -> Series | None:
     return None
 
 
-def _explain(event: Event, bumps: list[Event], restarts: list[Event], train: Series) -> Event:
-    """A jump inside a learning-rate bump, or within a few points of a restart, is first of all a matter of that."""
+def epoch_edges(curves: Curves) -> list[int]:
+    """Steps at which a new pass over the data begins, from the epoch counter of the record."""
+    epoch = curves.get(EPOCH).finite()
+    crossed = np.flatnonzero(np.diff(np.floor(epoch.values + 1e-9)) > 0) + 1
+    return [int(step) for step in epoch.steps[crossed]]
+
+
+def _explain(
+    event: Event, bumps: list[Event], restarts: list[Event], edges: list[int], train: Series
+) -> Event:
+    """A jump inside a learning-rate bump, or within a few points of a restart or a new epoch, is first of all a matter of that."""
     if event.kind not in ("spike", "level-shift-up", "level-shift-down"):
         return event
     reach = 3 * max(train.cadence, 1)
@@ -53,6 +65,8 @@ def _explain(event: Event, bumps: list[Event], restarts: list[Event], train: Ser
             return _with(event, "lr-bump")
     if any(abs(event.step - restart.step) <= reach for restart in restarts):
         return _with(event, "restart")
+    if event.kind != "spike" and any(abs(event.step - edge) <= 10 * max(train.cadence, 1) for edge in edges):
+        return _with(event, "epoch")
     return event
 
 

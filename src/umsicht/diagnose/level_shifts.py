@@ -71,8 +71,11 @@ def against(series: Series, reference: Series, limits: Thresholds) -> list[Event
 def _welch_step(values: Floats, width: int) -> tuple[Floats, Floats]:
     """Difference of the means of `width` points after and before each index and its standard error (Welch); NaN elsewhere."""
     n = len(values)
-    windows = np.lib.stride_tricks.sliding_window_view(values, width)
-    mean, variance = windows.mean(axis=1), windows.var(axis=1, ddof=1)
+    centred = values - values.mean()
+    first, second = (np.concatenate([[0.0], np.cumsum(centred**power)]) for power in (1, 2))
+    mean = (first[width:] - first[:-width]) / width
+    square = (second[width:] - second[:-width]) / width
+    variance = np.maximum(square - mean**2, 0.0) * width / (width - 1)
     at = np.arange(width, n - width + 1)
     jump, error = np.full(n, np.nan), np.full(n, np.nan)
     jump[at] = mean[at] - mean[at - width]

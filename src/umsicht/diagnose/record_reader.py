@@ -6,18 +6,59 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from umsicht.diagnose.curves import Curves, Damage, count_nonfinite
 from umsicht.diagnose.series import Series
+from umsicht.record.columns import Columns, read_columns
 from umsicht.record.manifest import read_manifest
-from umsicht.record.metrics import Metrics, read_metrics, unspell
+from umsicht.record.metrics import Metrics, unspell
 
 
 def read_run(folder: Path) -> Curves:
     """The curves of a run folder and what its manifest says about the plan."""
-    metrics = read_metrics(folder / "metrics.jsonl")
-    curves = from_metrics(metrics, str(folder))
+    curves = from_columns(*read_columns(folder / "metrics.jsonl"), str(folder))
     apply_manifest(curves, read_manifest(folder) or {})
     return curves
+
+
+def from_columns(columns: Columns, torn: int, source: str) -> Curves:
+    """Curves of a record read as columns. Rows of an earlier segment from the first step of a later one on were undone by the restart."""
+    undone = _undone(columns)
+    kept = ~undone
+    steps, segments = columns.step.astype(np.int64), columns.segment
+    series: dict[str, Series] = {}
+    for name in ("tokens", "time"):
+        axis = columns.axis(name) if name == "tokens" else columns.time
+        there = kept & ((axis != 0) | (steps == 0))
+        if axis.any():
+            series[name] = Series.of(name, steps[there], axis[there])
+    for name, column in columns.series.items():
+        there = kept[column.rows]
+        if there.any():
+            series[name] = Series.of(name, steps[column.rows[there]], column.values[there])
+    order = np.argsort(steps[kept], kind="stable")
+    changed = np.flatnonzero(np.diff(segments[kept][order]) != 0) + 1
+    damage = Damage(torn=torn, unreadable=columns.bad, replaced=int(undone.sum()))
+    damage.nonfinite = count_nonfinite(series)
+    return Curves(
+        series=series,
+        source=source,
+        rows=len(np.unique(steps[kept])),
+        restarts=tuple(int(step) for step in steps[kept][order][changed]),
+        damage=damage,
+    )
+
+
+def _undone(columns: Columns) -> NDArray[np.bool_]:
+    undone = np.zeros(columns.n, dtype=np.bool_)
+    limit = np.inf
+    for segment in sorted(set(columns.segment.tolist()), reverse=True):
+        here = columns.segment == segment
+        undone |= here & (columns.step >= limit)
+        limit = min(limit, float(columns.step[here].min()))
+    return undone
 
 
 def from_metrics(metrics: Metrics, source: str) -> Curves:

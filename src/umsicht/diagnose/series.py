@@ -72,6 +72,14 @@ class Series:
         return cadence > 0 and float(np.mean(np.diff(self.steps) == cadence)) >= 0.9
 
 
+def common(a: Ints, b: Ints) -> int:
+    """How many values two strictly rising arrays share."""
+    if len(a) == 0 or len(b) == 0:
+        return 0
+    place = np.minimum(np.searchsorted(b, a), len(b) - 1)
+    return int(np.count_nonzero(b[place] == a))
+
+
 def mad_sigma(values: Floats, floor: float = 0.0) -> float:
     """Robust standard deviation: 1.4826 times the median absolute deviation from the median."""
     if len(values) == 0:

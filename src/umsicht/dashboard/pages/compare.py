@@ -10,13 +10,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from umsicht.dashboard import comparing
-from umsicht.dashboard.columns import Columns
 from umsicht.dashboard.context import Dashboard, embedded, facts_of, lang_of, page, state
 from umsicht.dashboard.index import Entry
 from umsicht.dashboard.pages.live import AXES
 from umsicht.dashboard.pages.series import etag, json_answer, number
 from umsicht.dashboard.pages.sheet import flat
 from umsicht.dashboard.svg import Line, line_chart
+from umsicht.record.columns import Columns
 from umsicht.words import t
 
 MOST_RUNS = 64

@@ -65,17 +65,25 @@ def event(item: Any, lang: str) -> dict[str, Any]:
     """One event as a table row."""
     kind = str(item.get("kind", ""))
     numbers = item.get("numbers") if isinstance(item.get("numbers"), dict) else {}
-    recovered = item.get("recovered")
+    recovered, cause = item.get("recovered"), item.get("explained_by")
+    afterwards = []
+    if recovered is not None:
+        afterwards.append(t(f"dashboard.event.{'recovered' if recovered else 'lasting'}", lang=lang))
+    if cause:
+        by = t(f"diagnose.event.{cause}", lang=lang)
+        afterwards.append(t("diagnose.event.explained", lang=lang, by=by))
     return {
         "kind": t(f"diagnose.event.{kind}", lang=lang),
         "code": kind,
         "metric": item.get("metric"),
         "step": item.get("step"),
         "until": item.get("until"),
-        "recovered": None
-        if recovered is None
-        else t(f"dashboard.event.{'recovered' if recovered else 'lasting'}", lang=lang),
-        "numbers": {str(key): value for key, value in numbers.items() if key != "peak_step"},
+        "afterwards": "; ".join(afterwards),
+        "numbers": {
+            t(f"diagnose.number.{key}", lang=lang): value
+            for key, value in numbers.items()
+            if key != "peak_step"
+        },
         "openable": kind == "spike",
     }
 

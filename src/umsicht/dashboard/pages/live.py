@@ -11,7 +11,6 @@ from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Respon
 from starlette.routing import Route
 
 from umsicht.dashboard.charting import figure
-from umsicht.dashboard.columns import Columns, replaced_rows
 from umsicht.dashboard.context import Dashboard, embedded, entry_of, facts_of, lang_of, page, state
 from umsicht.dashboard.curves import Chart, charts
 from umsicht.dashboard.html_report import HALF, WIDE, clip_threshold, event_marks, report
@@ -22,6 +21,7 @@ from umsicht.dashboard.summary import first_nonfinite, state_of
 from umsicht.dashboard.tables import tiles
 from umsicht.dashboard.templating import render
 from umsicht.dashboard.verdicts import Verdict, verdict
+from umsicht.record.columns import Columns, replaced_rows
 from umsicht.words import t
 
 AXES = ("step", "tokens", "time")

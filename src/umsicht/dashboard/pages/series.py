@@ -13,10 +13,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from umsicht.dashboard.buckets import Reduced
-from umsicht.dashboard.columns import Columns
 from umsicht.dashboard.context import entry_of, state
 from umsicht.dashboard.curves import draw, restarts
 from umsicht.dashboard.pages.live import AXES
+from umsicht.record.columns import Columns
 
 MOST_PIXELS = 2000
 MOST_KEYS = 60

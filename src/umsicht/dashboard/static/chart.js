@@ -141,7 +141,7 @@ export class Chart {
     const ink = css("--faint"), line = css("--line"), font = `11px ${css("--sans")}`;
     return {
       width: Math.max(240, this.drawing.clientWidth), height: Math.max(180, this.drawing.clientHeight || 240), series,
-      padding: [16, wide ? 108 : 14, 0, 4],
+      padding: [16, wide ? this.labelRoom() : 14, 0, 4],
       legend: { show: false },
       cursor: { y: false, sync: { key: "step", setSeries: false }, drag: { x: true, y: false, setScale: false }, points: { size: 6 } },
       select: { show: true },
@@ -159,6 +159,12 @@ export class Chart {
         draw: [(u) => this.decorate(u, wide)],
       },
     };
+  }
+
+  /** Room for the names at the curves' ends: as wide as the longest, at most a fifth of the chart. */
+  labelRoom() {
+    const longest = Math.max(...this.about.curves.map((curve) => Math.min(24, curve.label.length)));
+    return Math.min(14 + 6.9 * longest, Math.max(108, this.drawing.clientWidth / 5));
   }
 
   /** The x axis covers every row, those without a finite value too: a mark at the very end must have a place. */
@@ -229,7 +235,8 @@ export class Chart {
     ctx.font = `550 ${11.5 * ratio}px ${css("--sans")}`; ctx.textBaseline = "middle"; ctx.textAlign = "left"; ctx.setLineDash([]);
     for (const end of ends) {
       ctx.fillStyle = css(`--s${end.curve.slot}`);
-      const name = end.curve.label.length > 15 ? `${end.curve.label.slice(0, 14)}…` : end.curve.label;
+      const room = Math.floor((this.labelRoom() - 14) / 6.9);
+      const name = end.curve.label.length > room ? `${end.curve.label.slice(0, room - 1)}…` : end.curve.label;
       ctx.fillText(name, bbox.left + bbox.width + 8 * ratio, end.y);
     }
   }

@@ -11,8 +11,8 @@ from umsicht.dashboard import numbers
 from umsicht.dashboard.svg.element import DASHES, element, path_of, text, titled
 from umsicht.dashboard.svg.scale import Scale, fitted, tick_digits
 
-LEFT, RIGHT, TOP, BOTTOM = 56, 108, 14, 34
-LABEL_HEIGHT = 13.0
+LEFT, TOP, BOTTOM = 56, 14, 34
+LABEL_HEIGHT, CHARACTER = 13.0, 6.6
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,8 @@ def line_chart(
     )
     positions = [v for line in drawn for v in line.x if math.isfinite(v)]
     positions += [mark.x for mark in marks if mark.kind == "nonfinite"]
-    right = RIGHT if len({line.name for line in drawn}) > 1 else 16
+    has_labels = len({line.name for line in drawn}) > 1
+    right = label_room(drawn, width) if has_labels else 16
     is_log = min(values) > 0 and (log_y if log_y is not None else max(values) / min(values) > 6)
     sx = Scale(
         min(positions),
@@ -77,7 +78,7 @@ def line_chart(
         _limit(limit, sy, width - right)
         + _marks(marks, sx, height)
         + _curves(drawn, sx, sy)
-        + (_end_labels(drawn, sx, sy, width - right) if right == RIGHT else [])
+        + (_end_labels(drawn, sx, sy, width - right, right) if has_labels else [])
     )
     parts.append(text(x_label, x=width - right, y=height - 4, class_="axis-name", text_anchor="end"))
     if y_label:
@@ -168,7 +169,13 @@ def _curves(lines: Sequence[Line], sx: Scale, sy: Scale) -> list[str]:
     return parts
 
 
-def _end_labels(lines: Sequence[Line], sx: Scale, sy: Scale, end: int) -> list[str]:
+def label_room(lines: Sequence[Line], width: int) -> int:
+    """Pixels right of the frame for the names: as wide as the longest, at most a fifth of the chart (108 at least)."""
+    longest = max(min(24, len(line.name)) for line in lines)
+    return int(min(18 + CHARACTER * longest, max(108, width / 5)))
+
+
+def _end_labels(lines: Sequence[Line], sx: Scale, sy: Scale, end: int, room: int) -> list[str]:
     """Names at the curves' ends, moved apart where they would overlap, with a hair line to the end they belong to."""
     ends = []
     for line in lines:
@@ -185,7 +192,11 @@ def _end_labels(lines: Sequence[Line], sx: Scale, sy: Scale, end: int) -> list[s
         left = end + 10
         slot = line.slot % len(DASHES)
         parts.append(element("path", d=f"M{x:.1f} {y:.1f}L{left - 2:.1f} {place:.1f}", class_="leader"))
-        parts.append(text(shorten(line.name, 16), x=left, y=place + 3.5, class_=f"end s{slot}"))
+        parts.append(
+            text(
+                shorten(line.name, int((room - 12) / CHARACTER)), x=left, y=place + 3.5, class_=f"end s{slot}"
+            )
+        )
     return parts
 
 

@@ -12,9 +12,9 @@ from umsicht.diagnose.curves import Curves, Damage
 from umsicht.diagnose.logs import names
 from umsicht.diagnose.logs.rows import Columns, build, number
 from umsicht.diagnose.logs.text import read_bytes
-from umsicht.diagnose.record_reader import from_metrics
+from umsicht.diagnose.record_reader import from_columns
 from umsicht.findings.errors import UserError
-from umsicht.record.metrics import read_metrics
+from umsicht.record.columns import read_columns
 from umsicht.words import t
 
 
@@ -22,7 +22,7 @@ def read_jsonl_log(path: Path, columns: Mapping[str, str] | None = None) -> Curv
     """Curves of a JSON-lines file. Raises UserError where no line holds a known metric."""
     data = read_bytes(path)
     if columns is None and b'"segment"' in data[:4_000] and not path.name.endswith((".gz", ".zst")):
-        curves = from_metrics(read_metrics(path), str(path))
+        curves = from_columns(*read_columns(path), str(path))
         curves.format = "metrics.jsonl"
         return curves
     damage, found = Damage(), Columns()

@@ -38,6 +38,8 @@ def dropped_level(case: Case) -> Ruling | None:
         causes: tuple[str, ...] = ("replayed-data", "easier-data", "padding-counted", "leak-from-here")
         if event.explained_by == "restart":
             causes = ("resume-replays", *causes)
+        elif event.explained_by == "epoch":
+            causes = ("memorised-epoch", *causes)
         return Ruling("level-shift-down", "step-down", tuple(citations), causes, numbers)
     return None
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import math
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +22,7 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int32]
 
 AXES = ("step", "tokens", "time", "segment")
+PIECE_BYTES = 4 << 20
 NON_FINITE = {
     "NaN": math.nan,
     "Infinity": math.inf,
@@ -86,49 +89,51 @@ class Builder:
 
     def __init__(self) -> None:
         self._axes = {name: array("d") for name in AXES}
-        self._rows: dict[str, array[int]] = {}
-        self._values: dict[str, array[float]] = {}
+        self._cells: dict[str, tuple[array[int], array[float]]] = {}
         self._bad = 0
 
     def feed(self, lines: Iterable[bytes]) -> None:
-        for line in lines:
-            if line.strip():
-                self._feed_one(line)
-
-    def _feed_one(self, line: bytes) -> None:
-        row = parse_line(line)
-        if row is None:
-            self._bad += 1
-            return
+        """Take in lines; empty ones are passed over, those without a step counted."""
+        cells = self._cells
+        axes = [(name, self._axes[name].append) for name in AXES]
         number = len(self._axes["step"])
-        for name in AXES:
-            value = row.get(name, 0)
-            self._axes[name].append(value if isinstance(value, (int, float)) else 0.0)
-        for key, value in row.items():
-            if key in AXES:
+        for line in lines:
+            row = parse_line(line)
+            if row is None:
+                self._bad += bool(line.strip())
                 continue
-            if isinstance(value, str):
-                if value not in NON_FINITE:
-                    continue
-                value = NON_FINITE[value]
-            elif not isinstance(value, (int, float)):
-                continue
-            if key not in self._rows:
-                self._rows[key] = array("i")
-                self._values[key] = array("d")
-            self._rows[key].append(number)
-            self._values[key].append(value)
+            for name, append in axes:
+                value = row.pop(name, 0.0)
+                append(value if isinstance(value, (int, float)) else 0.0)
+            for key, value in row.items():
+                if type(value) is not float:
+                    value = as_number(value)
+                    if value is None:
+                        continue
+                found = cells.get(key)
+                if found is None:
+                    found = cells[key] = array("i"), array("d")
+                found[0].append(number)
+                found[1].append(value)
+            number += 1
 
     def columns(self) -> Columns:
         axes = [np.array(self._axes[name], np.float64) for name in AXES]
         series = {
-            key: Sparse(np.array(rows, np.int32), np.array(self._values[key], np.float64))
-            for key, rows in self._rows.items()
+            key: Sparse(np.array(rows, np.int32), np.array(values, np.float64))
+            for key, (rows, values) in self._cells.items()
         }
         return Columns(axes[0], axes[1], axes[2], axes[3], series=series, bad=self._bad)
 
 
-def parse_line(line: bytes) -> Mapping[str, object] | None:
+def as_number(value: object) -> float | None:
+    """A logged value as a number, spelled non-finite ones included; None for anything else."""
+    if isinstance(value, str):
+        return NON_FINITE.get(value)
+    return value if isinstance(value, (int, float)) else None
+
+
+def parse_line(line: bytes) -> dict[str, Any] | None:
     """One line as a mapping with a numeric `step`, or None. Bare `NaN`, which other writers emit, is accepted."""
     try:
         row = orjson.loads(line)
@@ -137,12 +142,29 @@ def parse_line(line: bytes) -> Mapping[str, object] | None:
             row = json.loads(line)
         except (ValueError, RecursionError):
             return None
-    if not isinstance(row, dict):
+    if type(row) is not dict:
         return None
     step = row.get("step")
-    if isinstance(step, bool) or not isinstance(step, (int, float)) or not math.isfinite(step):
-        return None
-    return row
+    if type(step) is int:
+        return row
+    return row if isinstance(step, float) and math.isfinite(step) else None
+
+
+def read_columns(path: Path) -> tuple[Columns, int]:
+    """All rows of a `metrics.jsonl` and the number of torn last lines (0 or 1). A missing file gives no rows."""
+    builder = Builder()
+    torn = b""
+    if path.exists():
+        with path.open("rb") as file:
+            while piece := file.read(PIECE_BYTES):
+                head, newline, rest = (torn + piece).rpartition(b"\n")
+                if newline:
+                    builder.feed(head.split(b"\n"))
+                torn = rest
+    whole = bool(torn.strip()) and parse_line(torn) is not None
+    if whole:
+        builder.feed([torn])
+    return builder.columns(), int(bool(torn.strip()) and not whole)
 
 
 def concatenate(first: Columns, second: Columns) -> Columns:
