@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -39,6 +41,8 @@ def train(
     nproc_per_node: int | None = None,
     max_restarts: int = 100,
     step_timeout: float = 300.0,
+    nnodes: str = "",
+    address: str = "",
     dry_run: bool = False,
     json: bool = False,
 ) -> int:
@@ -64,6 +68,10 @@ def train(
         With --nproc-per-node: restarts after which the job is given up.
     step_timeout
         With --nproc-per-node: seconds without a sign of life after which a process counts as hanging.
+    nnodes
+        With --nproc-per-node, on several machines that see the project's folder: how many take part, or at least:most (2:4).
+    address
+        With --nnodes: the address at which the other machines reach this one.
     dry_run
         Draw the learning-rate schedule, print the settings and stop.
     json
@@ -80,7 +88,7 @@ def train(
     if "UMSICHT_RUN" in os.environ:
         return train_rank(walk)
     if nproc_per_node is not None:
-        return supervise_walk(walk, nproc_per_node, max_restarts, step_timeout)
+        return supervise_walk(walk, Launch(nproc_per_node, max_restarts, step_timeout, nnodes, address))
     return train_walk(walk, json=json)
 
 
@@ -93,7 +101,7 @@ def exit_code(outcome: Outcome) -> int:
 
 def train_rank(walk: Walk) -> int:
     """A process that a supervisor started: data and gate are behind it."""
-    from umsicht.train.supervise.worker import attended, supervised_run
+    from umsicht.survive.worker import attended, supervised_run
 
     with attended():
         from umsicht.pipeline.ranks import train_rank
@@ -103,36 +111,73 @@ def train_rank(walk: Walk) -> int:
         return exit_code(train_rank(walk, Run.open(folder)))
 
 
-def supervise_walk(walk: Walk, ranks: int, max_restarts: int, step_timeout: float) -> int:
+@dataclass(frozen=True)
+class Launch:
+    """The launcher's own options."""
+
+    ranks: int
+    max_restarts: int
+    step_timeout_s: float
+    nodes: str
+    address: str
+
+    def checked(self) -> tuple[int, int]:
+        """Least and most machines. Raises UserError where an option makes no sense."""
+        if self.ranks < 1 or self.max_restarts < 0 or self.step_timeout_s <= 0:
+            raise UserError(t("survive.ranks_positive"), fix=t("survive.ranks_positive_fix"))
+        least, _, most = (self.nodes or "1").partition(":")
+        sizes = (least, most or least)
+        if not all(size.isdigit() for size in sizes) or not 1 <= int(sizes[0]) <= int(sizes[1]):
+            raise UserError(t("survive.nodes", text=self.nodes), fix=t("survive.nodes_fix"))
+        return int(sizes[0]), int(sizes[1])
+
+
+def supervise_walk(walk: Walk, launch: Launch) -> int:
     """The data half and the gate here, the training in ranks of its own."""
     from umsicht.pipeline import GateClosedError
+    from umsicht.survive.launch import supervise
+    from umsicht.survive.survival import EVENTS
+    from umsicht.survive.writable import refuse_unwritable
+
+    least, most = launch.checked()
+    refuse_unwritable(walk.project.folder)
+    try:
+        record = made_once(walk, alone=most == 1)
+    except GateClosedError as shut:
+        return show_gate(shut)
+    command = [sys.executable, "-m", "umsicht", *rank_arguments(sys.argv[1:])]
+    walk.progress.note(t("survive.starts", ranks=launch.ranks, path=record.folder / EVENTS))
+    return supervise(
+        command,
+        record.folder,
+        ranks=launch.ranks,
+        max_restarts=launch.max_restarts,
+        step_timeout_s=launch.step_timeout_s,
+        hosts=None if most == 1 else (least, most),
+        address=launch.address,
+        say=walk.progress.note,
+    )
+
+
+def made_once(walk: Walk, *, alone: bool) -> Run:
+    """Data made, gate passed, run opened; of several machines one works while the others wait for it."""
     from umsicht.pipeline.checks import gate, record_of
     from umsicht.pipeline.ranks import record_findings
     from umsicht.pipeline.run import prepare
     from umsicht.pipeline.training import open_run
-    from umsicht.train.supervise.supervisor import Conditions, Supervisor
-    from umsicht.train.supervise.survival import EVENTS
-    from umsicht.train.supervise.writable import refuse_unwritable
+    from umsicht.record.lock import FolderLock, waiting
 
-    if ranks < 1 or max_restarts < 0 or step_timeout <= 0:
-        raise UserError(t("survive.ranks_positive"), fix=t("survive.ranks_positive_fix"))
-    refuse_unwritable(walk.project.folder)
-    try:
+    with nullcontext() if alone else waiting(FolderLock(walk.project.folder / "prepare.lock")):
         material = prepare(walk)
         gate(material)
-    except GateClosedError as shut:
-        return show_gate(shut)
-    record = open_run(material, extra=record_of(walk))
-    record_findings(walk, record)
-    command = [sys.executable, "-m", "umsicht", *rank_arguments(sys.argv[1:])]
-    conditions = Conditions(ranks=ranks, max_restarts=max_restarts, step_timeout_s=step_timeout)
-    walk.progress.note(t("survive.starts", ranks=ranks, path=record.folder / EVENTS))
-    return Supervisor(command, record.folder, conditions, say=walk.progress.note).run()
+        record = open_run(material, extra=record_of(walk))
+        record_findings(walk, record)
+    return record
 
 
 def rank_arguments(arguments: list[str]) -> list[str]:
     """The arguments of a rank: the launcher's own, without those that are the launcher's alone."""
-    alone = ("--nproc-per-node", "--max-restarts", "--step-timeout")
+    alone = ("--nproc-per-node", "--max-restarts", "--step-timeout", "--nnodes", "--address")
     kept, skip = [], False
     for argument in arguments:
         if skip:

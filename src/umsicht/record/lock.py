@@ -9,7 +9,9 @@ from __future__ import annotations
 import errno
 import os
 import socket
-from contextlib import suppress
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -114,3 +116,18 @@ class FolderLock:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.release()
+
+
+@contextmanager
+def waiting(lock: FolderLock, every_s: float = 1.0) -> Iterator[FolderLock]:
+    """Hold `lock` in the block, waiting for it as long as another holds it."""
+    while True:
+        try:
+            lock.take()
+            break
+        except LockedError:
+            time.sleep(every_s)
+    try:
+        yield lock
+    finally:
+        lock.release()

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from umsicht.train.supervise import pulse
+from umsicht.survive import pulse
 
 _communicated_s = 0.0
 

@@ -17,6 +17,7 @@ from torch import nn
 from umsicht.findings import Finding, render
 from umsicht.recipe.train import TrainSettings
 from umsicht.record import QUIET, Progress, Run, content_id
+from umsicht.survive import pulse
 from umsicht.tokens.batch import IGNORE, Batch, BatchSource
 from umsicht.train import checkpoints, compiling, randomness, sweep
 from umsicht.train.agreement import Agreement
@@ -41,7 +42,6 @@ from umsicht.train.signals import StopRequest
 from umsicht.train.silent import SilentRun
 from umsicht.train.state import Carried, Position
 from umsicht.train.stragglers import Stragglers
-from umsicht.train.supervise import pulse
 from umsicht.train.writers import open_writers
 from umsicht.words import t
 

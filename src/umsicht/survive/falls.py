@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from umsicht.findings import Finding
-from umsicht.train.supervise.ranks import Ranks
-from umsicht.train.supervise.watchdog import Stall
+from umsicht.survive.ranks import Ranks
+from umsicht.survive.watchdog import Stall
 
 SAVED = 75
 """Exit code of a run that was told to stop and can go on: sysexits' EX_TEMPFAIL, "try again"."""
@@ -49,6 +49,11 @@ class Fall:
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON."""
         return asdict(self)
+
+    @property
+    def by_others(self) -> bool:
+        """True where the rank fell because its connections broke: the cause is elsewhere."""
+        return self.kind == "died" and _of_connection(self.reason)
 
     def _numbers(self) -> dict[str, Any]:
         return {

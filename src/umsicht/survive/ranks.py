@@ -19,8 +19,8 @@ from typing import IO, Any
 
 import orjson
 
-from umsicht.train.supervise import pulse, worker
-from umsicht.train.supervise.pulse import Beat
+from umsicht.survive import pulse, worker
+from umsicht.survive.pulse import Beat
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from umsicht.record import atomic_json
-from umsicht.train.supervise import pulse
+from umsicht.survive import pulse
 
 RUN_VARIABLE = "UMSICHT_RUN"
 ERROR_VARIABLE = "UMSICHT_RANK_ERROR"

@@ -16,8 +16,8 @@ import orjson
 
 from umsicht.record import atomic_json
 from umsicht.record.run import append_jsonl
-from umsicht.train.supervise import pulse
-from umsicht.train.supervise.pulse import Beat
+from umsicht.survive import pulse
+from umsicht.survive.pulse import Beat
 
 SCHEMA = 1
 EVENTS, SUMS, STARTS = "supervision.jsonl", "survival.json", "supervise"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from umsicht.train.supervise.pulse import Beat, Phase
+from umsicht.survive.pulse import Beat, Phase
 
 PATIENCE: Mapping[Phase, float] = {"start": 10.0, "hooks": 10.0, "save": 10.0, "end": 10.0}
 """Phases that take long in a healthy run (imports, validation, writing): times the step timeout."""

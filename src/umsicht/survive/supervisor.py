@@ -15,11 +15,11 @@ from typing import Any
 from umsicht.findings import Finding, UserError, render
 from umsicht.record import Run
 from umsicht.record.lock import FolderLock, LockedError
-from umsicht.train.supervise.falls import DELIBERATE, SAVED, Fall, Same, deliberate_code, who_fell
-from umsicht.train.supervise.ranks import Ranks, Seats, free_port
-from umsicht.train.supervise.survival import Ledger
-from umsicht.train.supervise.watchdog import PATIENCE, Watchdog
-from umsicht.train.supervise.worker import RUN_VARIABLE
+from umsicht.survive.falls import DELIBERATE, SAVED, Fall, Same, deliberate_code, who_fell
+from umsicht.survive.ranks import Ranks, Seats, free_port
+from umsicht.survive.survival import Ledger
+from umsicht.survive.watchdog import PATIENCE, Watchdog
+from umsicht.survive.worker import RUN_VARIABLE
 from umsicht.words import t
 
 LOCK = "lock"
@@ -73,6 +73,18 @@ class StopSignals:
             signal.signal(number, handler)
 
 
+def environment_of(
+    run_folder: Path, conditions: Conditions, environment: Mapping[str, str] | None
+) -> dict[str, str]:
+    """What every rank of a run is told."""
+    return {
+        **(os.environ if environment is None else environment),
+        RUN_VARIABLE: str(run_folder.resolve()),
+        # Later than the supervisor's own patience: it names the rank, a collective that gives up names nobody.
+        TIMEOUT_VARIABLE: str(conditions.step_timeout_s * (max(PATIENCE.values()) + 2)),
+    }
+
+
 class Supervisor:
     """Runs `command` once per rank until the run has ended, with as many restarts as faults make necessary."""
 
@@ -89,12 +101,7 @@ class Supervisor:
         self.folder = run_folder
         self.conditions = conditions
         self.say = say
-        self.environment = {
-            **(os.environ if environment is None else environment),
-            RUN_VARIABLE: str(run_folder),
-            # Later than the supervisor's own patience: it names the rank, a collective that gives up names nobody.
-            TIMEOUT_VARIABLE: str(conditions.step_timeout_s * (max(PATIENCE.values()) + 2)),
-        }
+        self.environment = environment_of(run_folder, conditions, environment)
         self._same = Same(conditions.same_step_falls)
         self._restarts = 0
 
