@@ -285,6 +285,10 @@ def _rows(said: Mapping[str, Any], recipe: Any) -> Iterable[Sequence[object]]:
     )
     yield t("plan.row.steps"), f"{said['steps']:,}"
     yield t("plan.row.rate"), human(said["tokens_per_s"])
+    for way in said["rates"]:
+        compiled = t("plan.compiled") if way["compiled"] else ""
+        label = t("plan.row.way", micro_batch=way["micro_batch"], compiled=compiled)
+        yield label, f"{human(way['tokens_per_s'])}, {human(way['peak_bytes'], 'B')}"
     yield t("plan.row.training"), duration(said["predicted"]["training_s"])
     yield t("plan.row.parts"), f"{duration(parts['evaluation_s'])} / {duration(parts['checkpoints_s'])}"
     yield t("plan.row.restart"), duration(parts["restart_s"])

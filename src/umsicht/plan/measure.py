@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from umsicht.model import ModelConfig, derive
+from umsicht.plan import rates
 from umsicht.plan.flops import model_cost
 from umsicht.plan.scaling import Point, ScalingLaw
 from umsicht.plan.trial import Bench, Trial, run_trial
@@ -27,7 +28,7 @@ from umsicht.record.ids import content_id
 from umsicht.tokens import TokenData
 from umsicht.words import t
 
-STAGE_VERSION = 1
+STAGE_VERSION = 2
 KIND = "measurement"
 MIN_STEPS = 40
 # (index of width, factor of length): three lengths of the smallest width show the slope in tokens, three widths that in parameters.
@@ -54,9 +55,14 @@ def measure(inputs: MeasureInputs, seconds: float, *, progress: Progress = QUIET
         data = TokenData.open(inputs.tokens.path)
         bench = Bench(data, inputs.mix, inputs.train, inputs.seed)
         progress.stage(t("plan.measuring"), total=seconds, unit="s")
-        trials = climb(bench, configs(inputs.model, data.n_tokens), seconds, progress)
+        trials = climb(bench, configs(inputs.model, data.n_tokens), 0.85 * seconds, progress)
+        target = derive(inputs.model, data.n_tokens)
+        ways = rates.scan(bench, target, 0.15 * seconds, compiled=seconds >= rates.COMPILE_FROM_S)
         progress.close()
-        return {"trials": [trial.to_dict() for trial in trials]}
+        return {
+            "trials": [trial.to_dict() for trial in trials],
+            "rates": [rate.to_dict() for rate in ways],
+        }
 
     return inputs.store.build(
         KIND,

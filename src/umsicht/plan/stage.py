@@ -118,6 +118,7 @@ def assemble(settings: PlanSettings, inputs: PlanInputs, data: TokenData, trial:
         "worth_tokens": effective_tokens(data.train.n_tokens, seen),
         "epochs": seen / data.train.n_tokens,
         "tokens_per_s": trial.tokens_per_step / trial.step_s,
+        "rates": inputs.measurement.report["rates"] if inputs.measurement else [],
         "memory": memory.to_dict(),
         "context": {
             "recommended_seq_len": lengths.recommended_seq_len,

@@ -34,6 +34,10 @@ class Machine:
         return cls(**plain)
 
 
+PRODUCT_TYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "autocast": torch.bfloat16}
+"""What matrix products are computed in, by precision."""
+
+
 def available_cores() -> int:
     """Cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
@@ -48,6 +52,19 @@ def wanted_threads() -> int:
 def threads_are_named(settings: TrainSettings) -> bool:
     """True where a person named the number of threads, in the recipe or by OMP_NUM_THREADS."""
     return settings.threads is not None or bool(os.environ.get("OMP_NUM_THREADS"))
+
+
+def threads_advice(cores: int) -> list[str]:
+    """Sentences on the number of threads: what training will do here, and what a busy machine needs."""
+    named = os.environ.get("OMP_NUM_THREADS", "")
+    if named.isdigit() and int(named) > cores:
+        return [t("train.advice_threads_more", named=named, cores=cores)]
+    busy = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    if busy > cores:
+        return [t("train.advice_busy", load=f"{busy:.1f}", cores=cores)]
+    if named:
+        return [t("train.advice_threads_named", named=named)]
+    return [t("train.advice_threads_timed", cores=cores)]
 
 
 def choose_device(wanted: str) -> str:
