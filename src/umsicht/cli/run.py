@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from umsicht.cli.finetune import show_stage
-from umsicht.cli.options import Overrides, Waived
+from umsicht.cli.options import Acknowledged, Overrides, Waived
 from umsicht.cli.output import TerminalProgress, human, print_finding, print_json, print_table
-from umsicht.findings import UserError
+from umsicht.findings import UserError, Waiver
 from umsicht.recipe import Recipe, load_recipe
 from umsicht.record.project import Project
 from umsicht.words import t
@@ -24,6 +24,7 @@ def run(
     out: Path | None = None,
     set_: Overrides | None = None,
     waive: Waived | None = None,
+    acknowledge: Acknowledged | None = None,
     because: str = "",
     dry_run: bool = False,
     json: bool = False,
@@ -40,14 +41,17 @@ def run(
         Override a setting: --set train.budget.steps=500 (as often as needed).
     waive
         Pass a closed gate for this finding; needs --because.
+    acknowledge
+        Go on with a run that a guard stopped for this finding; needs --because with what was found and the one thing changed.
     because
-        The written reason for --waive; it stays in the record.
+        The written reason for --waive or --acknowledge; it stays in the record.
     dry_run
         Print what would be used and stop.
     json
         Print the result as JSON.
     """
     walk = open_walk(recipe, out=out, overrides=set_ or [], waive=waive or [], because=because)
+    walk.acknowledged = acknowledged(acknowledge, because)
     if dry_run:
         print_json(walk.recipe.plain())
         return 0
@@ -89,6 +93,13 @@ def open_walk(
         progress=TerminalProgress(),
         waivers=parse_waivers(waive, because),
     )
+
+
+def acknowledged(ids: list[str] | None, because: str) -> tuple[Waiver, ...]:
+    """Stops that a person looked into. Raises UserError where the words are missing."""
+    if ids and not because.strip():
+        raise UserError(t("pipeline.acknowledge_needs_words"), fix=t("pipeline.stopped.fix", id=ids[0]))
+    return tuple(Waiver(identity, because.strip()) for identity in ids or ())
 
 
 def default_folder(recipe: Path, loaded: Recipe) -> Path:

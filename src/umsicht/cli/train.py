@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from umsicht.cli.options import Overrides, Waived
+from umsicht.cli.options import Acknowledged, Overrides, Waived
 from umsicht.cli.output import TerminalProgress, print_finding, print_json
 from umsicht.cli.projects import find_run, project_of
-from umsicht.cli.run import open_walk, show_gate
+from umsicht.cli.run import acknowledged, open_walk, show_gate
 from umsicht.findings import UserError
 from umsicht.record.project import Project
 from umsicht.record.run import Run
@@ -37,6 +37,7 @@ def train(
     out: Path | None = None,
     set_: Overrides | None = None,
     waive: Waived | None = None,
+    acknowledge: Acknowledged | None = None,
     because: str = "",
     nproc_per_node: int | None = None,
     max_restarts: int = 100,
@@ -60,8 +61,10 @@ def train(
         Override a setting: --set train.budget.steps=500 (as often as needed).
     waive
         Pass a closed gate for this finding; needs --because.
+    acknowledge
+        Go on with a run that a guard stopped for this finding; needs --because with what was found and the one thing changed.
     because
-        The written reason for --waive; it stays in the record.
+        The written reason for --waive or --acknowledge; it stays in the record.
     nproc_per_node
         Train in this many processes under a supervisor, which restarts them from the last whole checkpoint when one falls or hangs.
     max_restarts
@@ -83,6 +86,7 @@ def train(
         raise UserError(t("train.no_recipe"), fix=t("train.no_recipe_fix"))
     else:
         walk = open_walk(recipe, out=out, overrides=set_ or [], waive=waive or [], because=because)
+    walk.acknowledged = acknowledged(acknowledge, because)
     if dry_run:
         return show_plan(walk, json=json)
     if "UMSICHT_RUN" in os.environ:

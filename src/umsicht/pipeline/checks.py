@@ -9,6 +9,7 @@ import orjson
 from umsicht.corpus import documents
 from umsicht.findings import Finding, Waiver
 from umsicht.guard import PreflightInputs, Report, monitors, preflight
+from umsicht.pipeline.after_stop import skipping
 from umsicht.pipeline.training import Material, identity
 from umsicht.pipeline.walk import Walk
 from umsicht.record import Run, atomic_json, content_id, short
@@ -50,6 +51,9 @@ def gate(material: Material) -> None:
     A pass is kept in `artifacts/check/` and not repeated. Raises GateClosedError where a contract is broken and not waived.
     """
     walk = material.walk
+    if is_rehearsal(material):
+        walk.progress.note(t("pipeline.rehearsal", tokens=walk.recipe.check.rehearsal_tokens))
+        return
     path = (
         walk.project.folder / "artifacts" / "check" / f"{walk.recipe.name}-{short(passed_id(material))}.json"
     )
@@ -70,6 +74,16 @@ def gate(material: Material) -> None:
                 {"finding": finding.id, "because": waiver.because} for finding, waiver in decision.waived
             ],
         },
+    )
+
+
+def is_rehearsal(material: Material) -> bool:
+    """A run so short that the recipe lets it begin unchecked (`check.rehearsal_tokens`); without that word none is."""
+    limit, steps = material.walk.recipe.check.rehearsal_tokens, material.planned_steps()
+    return (
+        limit is not None
+        and steps is not None
+        and steps * material.walk.recipe.train.global_batch_tokens <= limit
     )
 
 
@@ -95,7 +109,7 @@ def hooks(material: Material, run: Run) -> list[Hook]:
     watching = monitors(
         recipe.check,
         run=run,
-        source=material.source(steps),
+        source=skipping(material.source(steps), run),
         settings=recipe.train,
         schedule_steps=steps,
         tokenizer=material.tokenizer,

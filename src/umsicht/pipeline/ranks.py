@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from umsicht.findings import UserError
-from umsicht.pipeline import checks
+from umsicht.pipeline import after_stop, checks
 from umsicht.pipeline.training import Made, Material, sample_hook, train
 from umsicht.pipeline.walk import Walk
 from umsicht.record import QUIET, Artifact, Run
@@ -45,6 +45,7 @@ def record_findings(walk: Walk, record: Run) -> None:
 def train_run(material: Material, record: Run) -> Outcome:
     """The training of a run, with everything that hangs on it: validation, samples, monitors. Where there are other ranks, each calls this."""
     walk = material.walk
+    after_stop.require_acknowledgement(record, walk.acknowledged)
     ranks = joined(walk)
     if not ranks.is_first:
         record = SilentRun.of(record)
@@ -55,7 +56,15 @@ def train_run(material: Material, record: Run) -> Outcome:
         if steps is None
         else Every(steps=max(1, steps // walk.recipe.evaluate.samples.count))
     )
-    return train(material, record, [*checks.hooks(material, record), sample_hook(material, every)], ranks)
+
+    def attempt() -> Outcome:
+        return train(material, record, [*checks.hooks(material, record), sample_hook(material, every)], ranks)
+
+    outcome = attempt()
+    # With several ranks a rewind would have to be agreed on; there it is a stop.
+    while ranks.world == 1 and outcome.reason == "stopped-by-guard" and after_stop.rewind(record, outcome):
+        outcome = attempt()
+    return outcome
 
 
 def joined(walk: Walk) -> Ranks:

@@ -11,7 +11,9 @@ from typing import Any
 from umsicht.evaluate import SampleHook
 from umsicht.evaluate.promptset import for_corpus
 from umsicht.model import ModelConfig, Transformer, build, derive, describe
+from umsicht.pipeline.after_stop import skipping
 from umsicht.pipeline.walk import Walk
+from umsicht.plan.flops import model_cost
 from umsicht.record import Artifact, Run, content_id, file_digest, short
 from umsicht.tokenizer import Tokenizer
 from umsicht.tokens import PackedSource, TokenData
@@ -19,6 +21,7 @@ from umsicht.tokens.ready import ReadyMade, open_files
 from umsicht.train import Every, Hook, Outcome, Trainer
 from umsicht.train.budget import total_steps
 from umsicht.train.changes import is_safe
+from umsicht.train.machine import choose_device
 from umsicht.train.parallel import layout_of
 from umsicht.train.ranks import ONE, Ranks
 from umsicht.train.warm import start_from
@@ -199,12 +202,13 @@ def train(material: Material, run: Run, hooks: Iterable[Hook], ranks: Ranks = ON
     walk = material.walk
     trainer = Trainer(
         material.model(),
-        material.source(material.planned_steps()),
+        skipping(material.source(material.planned_steps()), run),
         walk.recipe.train,
         run,
         hooks=tuple(hooks),
-        reduction=layout_of(walk.recipe.parallel, ranks),
+        reduction=layout_of(walk.recipe.parallel, ranks, choose_device(walk.recipe.train.device)),
         seed=walk.recipe.seed,
         progress=walk.progress,
+        flops_per_token=float(model_cost(material.config).flops_training),
     )
     return trainer.fit()

@@ -23,6 +23,8 @@ class Walk:
     """Folder that relative paths in the recipe start at: the recipe's own."""
     progress: Progress = QUIET
     waivers: tuple[Waiver, ...] = ()
+    acknowledged: tuple[Waiver, ...] = ()
+    """Stops of a guard that a person has looked into, with what was found and changed."""
     findings: list[Finding] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
 

@@ -17,6 +17,8 @@ _Words = NDArray[np.uint64]
 _ROUNDS = 8
 # Below this size a Feistel network has so few bits a side that its permutations are visibly not uniform.
 _SORTED_BELOW = 1024
+# Up to this size the whole order is computed at the first question and kept: 64 bits a row, and a step costs a look-up.
+_TABLE_BELOW = 1 << 17
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -51,7 +53,7 @@ class Permutation:
             raise ValueError(f"a permutation needs at least one element, not {n}")
         self.n = n
         self.key = key
-        self._sorted = _by_sorting(n, key) if n < _SORTED_BELOW else None
+        self._table = _by_sorting(n, key) if n < _SORTED_BELOW else None
         self._half_bits = np.uint64(max(1, ((n - 1).bit_length() + 1) // 2))
         self._half_mask = np.uint64((1 << int(self._half_bits)) - 1)
         self._round_keys = [np.uint64(derive_key(key, number)) for number in range(_ROUNDS)]
@@ -61,8 +63,10 @@ class Permutation:
         wanted = np.atleast_1d(np.asarray(indices, dtype=np.int64))
         if wanted.size and (int(wanted.min()) < 0 or int(wanted.max()) >= self.n):
             raise IndexError(f"index outside 0..{self.n - 1}")
-        if self._sorted is not None:
-            return self._sorted[wanted]
+        if self._table is None and self.n < _TABLE_BELOW:
+            self._table = self._walk(np.arange(self.n, dtype=np.uint64)).astype(np.int64)
+        if self._table is not None:
+            return self._table[wanted]
         return self._walk(wanted.astype(np.uint64)).astype(np.int64)
 
     def one(self, index: int) -> int:

@@ -38,31 +38,38 @@ class CurveMonitor(Hook):
         first = alarm.kind != "spike" or self.spiking_since is None
         if alarm.kind == "spike" and self.spiking_since is None:
             self.spiking_since = view.step
-        lasting = (
-            alarm.kind == "spike" and self.spiking_since is not None and view.step - self.spiking_since == 50
-        )
-        remedy = self.settings.spike if alarm.kind == "spike" else self.settings.shift
-        if first or lasting:
-            finding = self._finding(view, alarm, normal, remedy, lasting)
+        remedy = self._remedy(alarm)
+        if first:
+            finding = self._finding(view, alarm, normal, remedy)
             self.alarms += 1
             if self.alarms <= KEPT:
                 keep_batch(view, finding, self.tokenizer)
-            if remedy == "stop":
+            if remedy in ("stop", "rewind"):
                 raise StopRun(finding)
             view.run.add_finding({**finding.to_dict(), "step": view.step})
-        return "skip" if remedy == "skip" and alarm.kind == "spike" else None
+        return "skip" if remedy == "skip" else None
 
-    def _finding(self, view: View, alarm: Alarm, normal: float, remedy: str, lasting: bool) -> Finding:
-        name = "CURVE/does-not-recover" if lasting else f"CURVE/{alarm.kind}"
-        grade = "stop" if remedy == "stop" else "warn"
+    def _remedy(self, alarm: Alarm) -> str:
+        """What the recipe asks for. A spike may recover by itself and a fall is no damage: neither is rewound."""
+        if alarm.kind in ("spike", "does-not-recover"):
+            wanted = self.settings.spike
+            kept = {"skip": "spike", "rewind": "does-not-recover"}.get(wanted, alarm.kind)
+        else:
+            wanted = self.settings.shift
+            kept = "shift-up" if wanted == "rewind" else alarm.kind
+        return wanted if alarm.kind == kept else "note"
+
+    def _finding(self, view: View, alarm: Alarm, normal: float, remedy: str) -> Finding:
+        grade = "stop" if remedy in ("stop", "rewind") else "warn"
         return Finding(
-            name,
+            f"CURVE/{alarm.kind}",
             grade,  # type: ignore[arg-type]  # one of two literals
             "run",
             location=f"run: step {view.step}",
             numbers={
                 **numbers(
                     step=alarm.step,
+                    onset=alarm.onset,
                     value=alarm.value,
                     expected=alarm.expected,
                     scale=alarm.scale,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 WINDOW = 64
@@ -18,17 +18,19 @@ SIGMAS = 6.0
 FLOOR = 0.01
 RECENT, BEFORE = 21, 100
 LEAST_SHIFT = 0.05
+LASTING = 50
 
 
 @dataclass(frozen=True)
 class Alarm:
-    """`kind`: spike, shift-up or shift-down. `expected` and `scale` are what the value was held against, in nats."""
+    """What was seen, from step `onset` on. `expected` and `scale` are what the value was held against, in nats."""
 
-    kind: Literal["spike", "shift-up", "shift-down"]
+    kind: Literal["spike", "shift-up", "shift-down", "does-not-recover"]
     step: int
     value: float
     expected: float
     scale: float
+    onset: int = 0
 
     @property
     def sigmas(self) -> float:
@@ -70,10 +72,10 @@ class SpikeRule:
             self.losses.append(loss)
             self.trend.append((step, loss))
             found = self._shift(step)
-        elif self.in_spike > WINDOW // 2:
-            # A level that stays is no spike: let the windows learn it, or every later step would be one.
-            self.losses.clear()
-            self.in_spike = 0
+        elif self.in_spike >= LASTING:
+            # A level that stays is no spike: say so once and let the windows learn it, or every later step would be one.
+            found = replace(found, kind="does-not-recover")
+            self.reset()
         return found
 
     def reset(self) -> None:
@@ -103,7 +105,7 @@ class SpikeRule:
         scale = spread(values, centre)
         if loss > centre + SIGMAS * scale:
             self.in_spike += 1
-            return Alarm("spike", step, loss, centre, scale)
+            return Alarm("spike", step, loss, centre, scale, step - self.in_spike + 1)
         self.in_spike = 0
         return None
 
@@ -123,7 +125,12 @@ class SpikeRule:
             self.last_shift = step
             self.trend.clear()
             return Alarm(
-                "shift-up" if distance > 0 else "shift-down", step, now, high if distance > 0 else low, scale
+                "shift-up" if distance > 0 else "shift-down",
+                step,
+                now,
+                high if distance > 0 else low,
+                scale,
+                recent[0][0],
             )
         return None
 
