@@ -1,0 +1,142 @@
+"""Mistakes 8 to 11: the training and what is read out of its curves."""
+
+from __future__ import annotations
+
+import json
+
+from shop import HERE, Shop, Story, Told, Words, pick
+
+BASE = """name: base
+preset: tiny
+corpus:
+  sources: [{name: starter, kind: starter, parts: [stdlib], max_bytes: 400000}]
+check: {stability_steps: 0, overfit_one_batch: false}
+evaluate: {samples: {seeds: [0], temperatures: [0.8], max_new_tokens: 12, count: 5}}
+"""
+"""A run of seconds. The two rehearsals are left out: the stories show other checks."""
+
+
+def target_shift(shop: Shop) -> Told:
+    """A loss that shifts what the data have shifted already, in somebody else's loop."""
+    loop = str(HERE / "own_loop.py")
+    shop.say("$ python own_loop.py check shifted")
+    seen = json.loads(shop.process(loop, "check", "shifted", expect=(0,)).stdout)
+    finding = pick(seen["findings"], "TARGET-SHIFT/offset")
+    scores = []
+    for how in ("shifted", "right"):
+        shop.say(f"$ python own_loop.py train {how}")
+        scores.append(json.loads(shop.process(loop, "train", how, expect=(0,)).stdout)["bits_per_byte"])
+    return Told(
+        finding,
+        "",
+        Words(
+            "the shift stays in the data; the loss no longer shifts",
+            "der Versatz bleibt bei den Daten; der Loss verschiebt nicht mehr",
+        ),
+        Words(
+            "bits per byte of the next byte, after 400 steps",
+            "Bits pro Byte fürs nächste Byte, nach 400 Schritten",
+        ),
+        scores[0],
+        scores[1],
+    )
+
+
+def never_resumed(shop: Shop) -> Told:
+    """A resume that forgets the optimizer; nobody ever tried it."""
+    shop.write("base.yaml", BASE)
+    only = ("base.yaml", "--out", "work", "--only", "resume", "--json")
+    shop.say("$ python weights_only.py check " + " ".join(only))
+    done = shop.process(str(HERE / "weights_only.py"), "check", *only, expect=(1,))
+    stopping = [one for one in json.loads(done.stdout)["findings"] if one["grade"] == "stop"]
+    finding = pick(stopping, stopping[0]["id"])
+    after = shop.json("check", *only[:-1])
+    if after["findings"]:
+        raise LookupError("the resume still differs")
+    return Told(
+        finding,
+        "",
+        Words("the optimizer's state is loaded as well", "auch der Zustand des Optimierers wird geladen"),
+        Words(
+            "of 9 rehearsed steps that are equal to the last bit",
+            "von 9 geprobten Schritten, die aufs letzte Bit gleich sind",
+        ),
+        float(finding.numbers["step"]) - 1,
+        9,
+        "{:.0f}",
+    )
+
+
+def one_loss(shop: Shop) -> Told:
+    """German falls out of the mix half way; the mean over all text goes on falling."""
+
+    def recipe(late: str) -> str:
+        return f"""name: one-loss
+preset: tiny
+corpus:
+  sources: [{{name: starter, kind: starter, parts: [wiktionary, stdlib], max_bytes: 700000}}]
+  validation: {{min_bytes: 55000, max_bytes: 60000, largest_share: 0.2}}
+tokens: {{mix: {{by: language, phases: [{{until: 0.4, shares: {{de: 0.5, en: 0.5}}}}, {{until: 1, shares: {late}}}]}}}}
+train: {{budget: {{steps: 400}}, validation: {{count: 10, slice_bytes: 15000}}, checkpoint: {{every_steps: 400}}}}
+check: {{stability_steps: 0, overfit_one_batch: false}}
+"""
+
+    def slice_bpb(project: str) -> float:
+        return float(shop.newest_run(project).metrics().last("val/dictionary.de/bpb") or 0.0)
+
+    shop.write("one-loss.yaml", recipe("{en: 1.0}"))
+    shop.umsicht("train", "one-loss.yaml", "--out", "work")
+    judged = shop.json("diagnose", "work", expect=(0, 1))
+    before = slice_bpb("work")
+    finding = pick(judged["findings"], "CURVE/domain-divergence")
+    shop.write("one-loss.yaml", recipe("{de: 0.5, en: 0.5}"))
+    shop.umsicht("train", "one-loss.yaml", "--out", "mended")
+    shop.json("diagnose", "mended", expect=(0, 1))
+    return Told(
+        finding,
+        "",
+        Words("German keeps its share of the mix", "Deutsch behält seinen Anteil an der Mischung"),
+        Words("bits per byte of German at the end", "Bits pro Byte im Deutschen am Ende"),
+        before,
+        slice_bpb("mended"),
+    )
+
+
+def two_changes(shop: Shop) -> Told:
+    """A better result after two changes at once, seen with one seed."""
+    shop.write("base.yaml", BASE)
+    shop.umsicht("train", "base.yaml", "--out", "work")
+    base = shop.newest_run("work").name
+    changes = ("--set", "train.optimizer.matrix_rate=0.03", "--set", "model.n_layers=2")
+    message = shop.refused("experiment", "new", "--from", f"work/runs/{base}", *changes)
+    shop.umsicht("experiment", "new", "--from", f"work/runs/{base}", *changes[:2], "--name", "one-change")
+    for seed in (0, 1, 2):
+        if seed:
+            shop.umsicht("train", "base.yaml", "--out", "work", "--set", f"seed={seed}")
+        shop.umsicht("train", "work/experiments/one-change.yaml", "--out", "work", "--set", f"seed={seed}")
+    runs = [str(run.folder) for run in reversed(shop.newest_runs("work"))]
+    first, second = ([run for run in runs if ("one-change" in run) == changed] for changed in (False, True))
+    alone = shop.json("compare", first[0], second[0], expect=(0, 1))
+    together = shop.json("compare", *first, *second, expect=(0, 1))
+    return Told(
+        None,
+        message,
+        Words("one change, three seeds each", "eine Änderung, je drei Seeds"),
+        Words("comparisons with an interval", "Vergleiche mit einem Intervall"),
+        float(sum(one.get("low") is not None for one in alone["contests"])),
+        float(sum(one.get("low") is not None for one in together["contests"])),
+        "{:.0f}",
+    )
+
+
+STORIES = (
+    Story(8, "target-shift", Words("The target shifted twice", "Das Ziel zweimal verschoben"), target_shift),
+    Story(
+        9,
+        "never-resumed",
+        Words("A checkpoint that was never resumed", "Ein Checkpoint, der nie fortgesetzt wurde"),
+        never_resumed,
+    ),
+    Story(10, "one-loss", Words("One loss for everything", "Ein Loss für alles"), one_loss),
+    Story(11, "two-changes", Words("Several changes, one seed", "Mehrere Änderungen, ein Seed"), two_changes),
+)
