@@ -88,9 +88,9 @@ class Ledger:
         """The folder of the start that begins now."""
         return self.folder / STARTS / f"start-{self.sums.starts:05d}"
 
-    def event(self, kind: str, **facts: Any) -> None:
+    def event(self, event: str, /, **facts: Any) -> None:
         """Write a line of the log."""
-        append_jsonl(self.folder / EVENTS, [{"time": time.time(), "event": kind, **facts}])
+        append_jsonl(self.folder / EVENTS, [{"time": time.time(), "event": event, **facts}])
 
     def began(self) -> None:
         """A start begins."""
