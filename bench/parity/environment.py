@@ -18,7 +18,7 @@ PINS = (
     "datasets==5.2.0",
     "gguf==0.19.0",
     "lm-eval==0.4.13",
-    "scikit-learn==1.9.0",
+    "scikit-learn==1.9.1",
     "statsmodels==0.15.0",
     "choix==0.4.1",
     "krippendorff==0.9.0",
