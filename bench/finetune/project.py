@@ -89,7 +89,10 @@ def base_run(project: Path, model: Transformer, name: str = "base", *, evaluated
     store = Store(project / "artifacts")
     text = corpus(store)
     inputs = {"corpus": text.id, "tokenizer": tokenizer(store, text.id).id}
-    evaluate = {"baselines": {"context_bytes": 1000, "ngram_tokens": 20000, "bytes_per_slice": 4000}}
+    evaluate = {
+        "baselines": {"context_bytes": 1000, "ngram_tokens": 20000, "bytes_per_slice": 4000},
+        "samples": {"temperatures": [0.0], "max_new_tokens": 3, "languages": ["python"]},
+    }
     run = Run.create(
         project / "runs" / name,
         {"name": name, "recipe": {"evaluate": evaluate}, "inputs": inputs, "seed": 0, "state": "finished"},

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from umsicht.finetune.grpo import Posed, ProblemSource, group_advantages, joined
 from umsicht.finetune.preference import Pair, PairSource, PreferenceObjective, precompute
-from umsicht.finetune.reference import Reference, digest_of, logps_of
+from umsicht.finetune.reference import Reference, apart, digest_of, logps_of
 from umsicht.finetune.reward import contains, exact, last_number, number
 from umsicht.finetune.reward_model import Judged, RewardObjective, asked_pairs, scored, scores_of
 from umsicht.finetune.supervised import Example, SupervisedSource, collate, pack, table
@@ -134,6 +134,24 @@ def test_a_reference_never_moves_with_the_policy():
                 model.embed.weight.add_(0.1)
         assert (logps_of(model, batch) - before).abs().max() > 1e-3
         assert torch.equal(reference.logps(batch), before) and reference.digest_now() == digest
+
+
+def test_a_reference_that_is_the_policy_or_another_model_is_seen_before_the_first_step():
+    for lora in (None, LoraConfig(r=2)):
+        model = stirred() if lora is None else build(with_adapters(config(), lora), 0)
+        reference = Reference(model)
+        batch = PairSource(pairs(), batch_pairs=5, seed=0, pad_id=PAD).batch(0)
+        if lora is not None:
+            freeze_base(model)
+        assert reference.shared_with(model) == [] and apart(model, reference, batch) == 0.0
+    model = stirred()
+    mistaken = Reference(model)
+    mistaken._copy = model.requires_grad_(True)
+    assert len(mistaken.shared_with(model)) == len(list(model.parameters()))
+    assert (
+        apart(model, Reference(fresh(7)), PairSource(pairs(), batch_pairs=5, seed=0, pad_id=PAD).batch(0))
+        > 0.1
+    )
 
 
 def test_digest_tells_names_shapes_and_values_apart():

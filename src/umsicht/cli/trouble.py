@@ -6,7 +6,11 @@ from typing import Any
 
 from umsicht.cli.output import console, print_finding, print_json
 from umsicht.cli.projects import find_run
+from umsicht.record.run import Run
 from umsicht.words import t
+
+LOOKED_AT = 100
+"""Training documents whose end is looked at."""
 
 
 def trouble(run: str, prompt: str, temperature: float, top_p: float, json: bool) -> int:
@@ -27,6 +31,7 @@ def trouble(run: str, prompt: str, temperature: float, top_p: float, json: bool)
         top_p,
         seq_len=model.config.seq_len,
         has_chat_training=bool(record.manifest.get("chat")),
+        training_has_eos=_training_has_eos(record, tokenizer.eos_id),
     )
     tokens, findings = examine(request, tokenizer, of_transformer(model))
     if json:
@@ -40,3 +45,17 @@ def trouble(run: str, prompt: str, temperature: float, top_p: float, json: bool)
         if not findings:
             print(t("evaluate.trouble.nothing"))
     return int(any(finding.grade == "stop" for finding in findings))
+
+
+def _training_has_eos(record: Run, eos_id: int) -> bool | None:
+    """Whether the documents that the run was trained on end with the end token; None where they are not at hand."""
+    from umsicht.evaluate.checkpoint import store_of
+    from umsicht.tokens import TokenData
+
+    identity = str(record.manifest.get("inputs", {}).get("tokens", ""))
+    found = store_of(record).by_id(identity) if identity else None
+    if found is None:
+        return None
+    train = TokenData.open(found.path).train
+    some = range(0, train.n_documents, max(1, train.n_documents // LOOKED_AT))
+    return any(int(train.document(number)[-1]) == eos_id for number in some if len(train.document(number)))

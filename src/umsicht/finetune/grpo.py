@@ -30,6 +30,8 @@ from .rows import Problem
 
 EPSILON = 1e-4
 """Keeps a group of equal rewards at advantage 0."""
+ANSWER_TOKENS = 16_384
+"""Positions of prompts and answers computed at a time: few draws of many answers are faster than many draws of few."""
 HELD_OUT_ROWS = 128
 """Held-out problems answered at a time."""
 
@@ -97,10 +99,10 @@ class ProblemSource:
         return Batch(inputs, torch.full_like(inputs, IGNORE), documents, torch.tensor(numbers))
 
     def micro_batches(self, step: int, rows: int, rank: int = 0, world: int = 1) -> Iterator[Batch]:
-        """This rank's problems of `step`, so many at a time that their answers fill about `rows` rows."""
+        """This rank's problems of `step`, at most `rows` at a time and so many that their answers fill about `ANSWER_TOKENS`."""
         whole = self.batch(step)
         first, last = split_rows(self.batch_rows, rank, world)
-        some = max(1, rows // self.group)
+        some = max(1, min(rows, ANSWER_TOKENS // (self.group * (self.width + self.room))))
         for start in range(first, last, some):
             yield whole.slice(start, min(start + some, last))
 
@@ -220,6 +222,11 @@ def group_advantages(rewards: Tensor, group: int) -> Tensor:
     grouped = rewards.view(-1, group)
     centred = grouped - grouped.mean(1, keepdim=True)
     return (centred / (grouped.std(1, keepdim=True) + EPSILON)).flatten()
+
+
+def asked(problems: Sequence[Posed], pad_id: int) -> Batch:
+    """The prompts themselves as targets: what policy and reference must agree on before the first draw."""
+    return joined([p.prompt[:1] for p in problems], [p.prompt[1:] for p in problems], pad_id)
 
 
 def joined(prompts: Sequence[Sequence[int]], answers: Sequence[Sequence[int]], pad_id: int) -> Batch:

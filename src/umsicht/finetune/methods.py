@@ -143,7 +143,7 @@ def _dpo(
         hooks = [
             Figures(objective.figures),
             HeldOut("val/dpo", measure, settings.validations),
-            ReferenceGuard(reference.digest_now),
+            ReferenceGuard(reference, model, lambda: source.collated([0])),
         ]
         return objective, hooks
 
@@ -229,7 +229,7 @@ def _grpo(
         hooks = [
             Figures(objective.figures),
             HeldOut("val/grpo", measure, settings.validations),
-            ReferenceGuard(reference.digest_now),
+            ReferenceGuard(reference, model, lambda: grpo.asked(problems[:4], tokenizer.pad_id)),
         ]
         return objective, hooks
 

@@ -17,6 +17,9 @@ from umsicht.score import evaluating, target_logps
 from umsicht.tokens.batch import Batch
 from umsicht.train.hooks import Hook, StopRun, View
 
+TOLERANCE = 1e-5
+"""Policy and reference take the same path; on another device or with another kernel rounding may differ."""
+
 
 def digest_of(tensors: Mapping[str, Tensor]) -> str:
     """SHA-256 over names, shapes and bytes."""
@@ -71,6 +74,17 @@ class Reference:
             for layer in layers:
                 layer.enabled = True
 
+    def shared_with(self, policy: Transformer) -> list[str]:
+        """Names of weights that learn in `policy` and are the reference's own memory; adapters are switched off and do not count."""
+        own = {value.data_ptr() for value in self._copy.parameters()}
+        return [
+            name
+            for name, value in policy.named_parameters()
+            if value.requires_grad
+            and value.data_ptr() in own
+            and not (self._shares_base and name.endswith((".lora_a", ".lora_b")))
+        ]
+
     def to(self, device: torch.device) -> Reference:
         """Move the copy; a shared base is moved with the policy."""
         if not self._shares_base:
@@ -84,18 +98,43 @@ def logps_of(model: Transformer, batch: Batch) -> Tensor:
     return target_logps(hidden, model.head_weight, batch.targets, softcap=model.config.softcap)
 
 
+def apart(policy: Transformer, reference: Reference, batch: Batch) -> float:
+    """Largest difference of a target's log-probability between policy and reference on `batch`, both in evaluation mode."""
+    with torch.no_grad(), evaluating(policy):
+        ours, theirs = logps_of(policy, batch), reference.logps(batch)
+    return float((ours - theirs).abs().max())
+
+
 class ReferenceGuard(Hook):
-    """Stops the run where the reference is no longer what it was: at every checkpoint and at the end."""
+    """Stops the run where the reference is not the policy's start (before the first step), shares what learns with it, or is no
+    longer what it was (at every checkpoint)."""
 
     name = "reference"
 
-    def __init__(self, digest_now: Callable[[], str]) -> None:
-        self._digest_now = digest_now
-        self._expected = digest_now()
+    def __init__(
+        self, reference: Reference, policy: Transformer, batch: Callable[[], Batch] | None = None
+    ) -> None:
+        self._reference = reference
+        self._policy = policy
+        self._batch = batch
+        self._expected = reference.digest_now()
+
+    def at_start(self, view: View) -> None:
+        """Equality before the first step, and no weight in common that learns; raises StopRun."""
+        shared = self._reference.shared_with(self._policy)
+        if shared:
+            numbers: dict[str, float | int | str] = {"weights": len(shared), "first": shared[0]}
+            raise StopRun(Finding("ADAPTER/reference-shared", "stop", "finetune", shared[0], numbers))
+        if self._batch is None:
+            return
+        difference = apart(self._policy, self._reference, self._batch().to(view.device))
+        if difference > TOLERANCE:
+            numbers = {"difference": float(f"{difference:.3g}"), "tolerance": TOLERANCE}
+            raise StopRun(Finding("ADAPTER/reference-differs", "stop", "finetune", "step 0", numbers))
 
     def at_checkpoint(self, view: View) -> None:
         """Compare hashes; raises StopRun."""
-        found = self._digest_now()
+        found = self._reference.digest_now()
         if found != self._expected:
             numbers = {"step": view.step, "expected": self._expected[:12], "found": found[:12]}
             raise StopRun(

@@ -38,7 +38,7 @@ from .methods import KIND, METRIC, Prepared, prepare, rate_of, steps_of
 from .rows import Conversation
 from .subject import Subject, merged, open_subject
 
-STAGE_VERSION = 1
+STAGE_VERSION = 2
 TEMPLATE_ROWS = 200
 
 
@@ -128,7 +128,7 @@ def run_stage(
     if settings.method == "reward":
         _record(run, found)
         return StageResult(run, base, outcome, prepared.table, findings=found)
-    after = evaluate_checkpoint(run, Options("best", with_samples=False), progress=progress)
+    after = evaluate_checkpoint(run, Options("best"), progress=progress)
     before = evaluation_of(base, subject.digest)
     result = StageResult(run, base, outcome, prepared.table, before, after, found)
     forgotten = _forgotten(result, forgetting_limit)
