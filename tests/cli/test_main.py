@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from umsicht.cli.main import _explain_os_error
 from umsicht.cli.verbs import ALIASES, VERBS
 
 
@@ -152,3 +153,8 @@ def test_an_interrupt_says_that_what_was_finished_is_kept(tmp_path: Path) -> Non
     _, err = run.communicate(timeout=60)
     assert (run.returncode, "Traceback" in err) == (130, False)
     assert "Interrupted" in err
+
+
+def test_a_short_write_of_numpy_is_told_as_a_full_disk() -> None:
+    explained = _explain_os_error(OSError("50368 requested and 39920 written"))
+    assert "disk is full" in explained.what

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -80,10 +79,10 @@ def test_a_full_disk_keeps_the_old_file(tmp_path: Path) -> None:
     try:
         path = disk / "file"
         atomic_write(path, b"old")
-        with pytest.raises(OSError, match="No space left"):
+        with pytest.raises(OSError, match="No space left") as full:
             atomic_write(path, b"x" * 2_000_000)
+        assert full.value.filename == str(path)
         assert path.read_bytes() == b"old"
         assert list(disk.iterdir()) == [path]
     finally:
         subprocess.run(["umount", str(disk)], check=False)
-        time.sleep(0)

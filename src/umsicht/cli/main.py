@@ -170,7 +170,8 @@ def _usage(error: Exception, arguments: list[str]) -> UserError:
 
 def _explain_os_error(error: OSError) -> UserError:
     where = str(error.filename or "")
-    if error.errno == errno.ENOSPC:
+    # numpy reports a short write as "N requested and M written", without an error number
+    if error.errno in (errno.ENOSPC, errno.EDQUOT) or "requested and" in str(error):
         return UserError(
             t("cli.disk_full"), where=where, why=t("cli.disk_full.why"), fix=t("cli.disk_full.fix")
         )

@@ -43,9 +43,9 @@ def atomic_write(path: str | os.PathLike[str], data: bytes | str) -> Path:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
-        raise
+        raise _named(error, path) from None
     fsync_folder(path.parent)
     return path
 
@@ -79,10 +79,17 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
             shutil.rmtree(stale, ignore_errors=True)
         else:
             temporary.replace(path)
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(temporary, ignore_errors=True)
-        raise
+        raise _named(error, path) from None
     fsync_folder(path.parent)
+
+
+def _named(error: BaseException, path: Path) -> BaseException:
+    """A failed write with the path it was for: the system names none when the disk is full in mid-write."""
+    if isinstance(error, OSError) and error.errno is not None and error.filename is None:
+        error.filename = str(path)
+    return error
 
 
 def sweep_temporaries(folder: Path) -> list[Path]:
