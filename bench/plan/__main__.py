@@ -30,8 +30,7 @@ from umsicht.plan import context
 from umsicht.plan.budget import Workload, check
 from umsicht.plan.grade import Grade
 from umsicht.plan.measure import laws, step_seconds
-from umsicht.plan.stage import TRIAL_STEPS
-from umsicht.plan.trial import Bench, Trial, run_trial
+from umsicht.plan.trial import PROBE_STEPS, Bench, Trial, run_trial, settled_trial
 from umsicht.recipe.model import ModelSettings
 from umsicht.recipe.plan import PlanSettings
 from umsicht.recipe.tokenizer import TokenizerSettings
@@ -105,7 +104,7 @@ def predictions(page: Page, bench: Bench) -> None:
     for width, steps in TARGETS:
         model = config(width, n_tokens)
         before = reference_seconds()
-        probe = run_trial(bench, model, 6, slice_bytes=2_000)
+        probe = settled_trial(bench, model, slice_bytes=2_000)
         real = run_trial(bench, model, steps)
         speed = statistics.mean((before, reference_seconds()))
         made = law["all"].predict(real.body_parameters, real.tokens)
@@ -136,7 +135,7 @@ def predictions(page: Page, bench: Bench) -> None:
     )
     page.figure("80 % intervals: widest half-width", max(widths), "<= 0.1")
     page.figure(
-        "time a step from a probe of 6 steps: median error",
+        "time a step from a plan's trial: median error",
         statistics.median(errors["probe"]),
         "<= 0.1",
         note="CPU, normalised by the reference workload",
@@ -178,10 +177,10 @@ def memory(page: Page, folder: Path) -> None:
             counted[-1],
             note=f"{bare['tensors'] / 1e6:.0f} against {bare['measured'] / 1e6:.0f} MB, every block mapped alone",
         )
-        trial, run = peak(folder, case, TRIAL_STEPS, {}), peak(folder, case, 3 * TRIAL_STEPS, {})
+        trial, run = peak(folder, case, PROBE_STEPS, {}), peak(folder, case, 3 * PROBE_STEPS, {})
         foreseen.append(trial["measured"] / run["measured"])
         page.figure(
-            f"memory: trial of {TRIAL_STEPS} steps ÷ run, {label}",
+            f"memory: trial of {PROBE_STEPS} steps ÷ run, {label}",
             foreseen[-1],
             note=f"{trial['measured'] / 1e6:.0f} against {run['measured'] / 1e6:.0f} MB; formula with surplus {run['predicted'] / 1e6:.0f} MB",
         )

@@ -1,4 +1,4 @@
-"""One training step of one program, asked for over stdin: `go SECONDS` answers with tokens, wall and processor time.
+"""One training step of one program, asked for over stdin: `go SECONDS` answers with tokens, wall and processor time, `rows N` sets the micro-batch.
 
 Runs under any Python that has torch (and the peer, if it is one); knows nothing of the bench that asks. The shape is nanoGPT's small one
 (384 wide, 6 layers, 6 heads: 10.6 M weights in the blocks), rows of 256 tokens, 2,048 tokens a step.
@@ -18,6 +18,8 @@ import torch
 VOCAB, WIDTH, LAYERS, HEADS, LENGTH, TOKENS = 4096, 384, 6, 6, 256, 2048
 
 Step = Callable[[torch.Tensor, torch.Tensor], None]
+at_once = [TOKENS // LENGTH]
+"""Rows computed at once; a step always holds 2,048 tokens."""
 
 
 def adamw(model: torch.nn.Module) -> torch.optim.Optimizer:
@@ -31,9 +33,10 @@ def plain_step(model: torch.nn.Module, loss_of: Callable[..., torch.Tensor], pre
 
     def step(x: torch.Tensor, y: torch.Tensor) -> None:
         optimizer.zero_grad(set_to_none=True)
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bfloat16"):
-            loss = loss_of(model, x, y)
-        loss.backward()
+        for inputs, targets in zip(x.split(at_once[0]), y.split(at_once[0]), strict=True):
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bfloat16"):
+                loss = loss_of(model, inputs, targets)
+            (loss * (inputs.shape[0] / x.shape[0])).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
 
@@ -123,8 +126,9 @@ def umsicht(precision: str, optimizer: str = "adamw", compiled: bool = False) ->
     def step(x: torch.Tensor, y: torch.Tensor) -> None:
         moved.zero_grad()
         batch = Batch(x, y, torch.zeros_like(x, dtype=torch.int32), torch.arange(x.shape[0]))
-        sums = objective(model, batch)
-        (sums.objective / y.numel()).backward()
+        for first in range(0, x.shape[0], at_once[0]):
+            sums = objective(model, batch.slice(first, first + at_once[0]))
+            (sums.objective / y.numel()).backward()
         norm = float(ALONE.gradient_norm(moved.parameters))
         clip(moved.parameters, norm, 1.0)
         moved.step(0.01)
@@ -156,7 +160,7 @@ def ceiling(seconds: float) -> dict[str, float]:
 
 
 def serve(subject: str, precision: str) -> None:
-    """Warm up, say `ready`, then answer every `go SECONDS` and `ceiling SECONDS`."""
+    """Warm up, say `ready`, then answer every `rows N`, `go SECONDS` and `ceiling SECONDS`."""
     torch.manual_seed(0)
     step = SUBJECTS[subject](precision)
     x = torch.randint(0, VOCAB, (TOKENS // LENGTH, LENGTH))
@@ -166,6 +170,11 @@ def serve(subject: str, precision: str) -> None:
     print("ready", flush=True)
     for line in sys.stdin:
         order, value = line.split()
+        if order == "rows":
+            at_once[0] = int(float(value))
+            step(x, y)
+            print(json.dumps({"rows": at_once[0]}), flush=True)
+            continue
         if order == "ceiling":
             print(json.dumps(ceiling(float(value))), flush=True)
             continue

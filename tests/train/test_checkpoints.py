@@ -10,12 +10,14 @@ import orjson
 import pytest
 import torch
 from safetensors.torch import load_file
+from safetensors.torch import save as save_bytes
 from toy import ToyModel, ToySource, settings
 
 from umsicht.findings import UserError
 from umsicht.record import Run
 from umsicht.train import Retention, Snapshot, Trainer, best, checkpoints, find_latest, latest, load, save
 from umsicht.train.checkpoints import listed, prune, restore_model, snapshot_of
+from umsicht.train.tensors_file import write_tensors
 
 
 def start(folder: Path) -> Run:
@@ -41,6 +43,18 @@ def test_save_and_load(tmp_path: Path) -> None:
     assert (loaded.step, loaded.tokens, loaded.state) == (7, 70, {"step": 7})
     assert torch.equal(loaded.model["w"], torch.full((3,), 7.0))
     assert torch.equal(load_file(path / "model.safetensors")["w"], loaded.model["w"])
+
+
+def test_the_file_is_the_one_that_the_library_writes(tmp_path: Path) -> None:
+    """Streamed without a second copy, byte for byte the same."""
+    tensors = {
+        "b": torch.arange(6.0).reshape(2, 3),
+        "a": torch.zeros((), dtype=torch.float32),
+        "half": torch.ones(3, dtype=torch.bfloat16),
+        "empty": torch.zeros(0, 4),
+    }
+    write_tensors(tmp_path / "ours.safetensors", tensors, {"format": "pt"})
+    assert (tmp_path / "ours.safetensors").read_bytes() == save_bytes(tensors, metadata={"format": "pt"})
 
 
 @pytest.mark.parametrize("file", ["model.safetensors", "optimizer.safetensors", "state.json"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from toy import ToyModel, ToySource, settings
 from umsicht.findings import Finding, UserError
 from umsicht.record import Run
 from umsicht.train import CallHook, Every, Hook, StopRun, Trainer, View
+from umsicht.train.ahead import Ahead
 
 
 def start(folder: Path) -> Run:
@@ -255,3 +257,23 @@ def test_short_sequences_train_on_the_same_targets(tmp_path: Path) -> None:
     short, full = trainer._micro_batches(1), trainer._micro_batches(2)
     assert short[0].inputs.shape == (8, 4) and full[0].inputs.shape == (2, 16)
     assert sum(b.active_targets for b in short) == ToySource().batch(1).active_targets
+
+
+def test_the_next_batch_is_made_beside_the_step_and_only_once() -> None:
+    """Asked for in order every step is made once, most of them in the other thread; out of order on the spot."""
+    made: list[tuple[int, bool]] = []
+
+    def make(step: int) -> int:
+        made.append((step, threading.current_thread() is threading.main_thread()))
+        if step == 7:
+            raise ValueError("no such batch")
+        return 10 * step
+
+    ahead = Ahead(make, lambda: 9)
+    assert [ahead(step) for step in range(5)] == [0, 10, 20, 30, 40]
+    assert ahead(2) == 20 and ahead(6) == 60
+    with pytest.raises(ValueError, match="no such batch"):
+        ahead(7)
+    ahead.close()
+    assert [step for step, in_main in made if in_main] == [0, 2, 6]
+    assert not [t for t in threading.enumerate() if t.name.startswith("umsicht-data")]

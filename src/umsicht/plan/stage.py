@@ -15,7 +15,7 @@ from umsicht.plan.flops import model_cost
 from umsicht.plan.measure import laws, loss_law
 from umsicht.plan.memory import predict
 from umsicht.plan.sweep import estimated_seconds
-from umsicht.plan.trial import Bench, Trial, run_trial
+from umsicht.plan.trial import Bench, Trial, settled_trial
 from umsicht.recipe.plan import PlanSettings
 from umsicht.recipe.tokens import TokensSettings
 from umsicht.recipe.train import TrainSettings
@@ -28,7 +28,6 @@ from umsicht.words import t
 
 STAGE_VERSION = 2
 KIND = "plan"
-TRIAL_STEPS = 6
 TRIAL_SLICE_BYTES = 2_000
 
 
@@ -48,13 +47,13 @@ class PlanInputs:
 
 
 def build(settings: PlanSettings, inputs: PlanInputs, *, progress: Progress = QUIET) -> Artifact:
-    """Measure a few steps of the real model here, and add up. Raises UserError where data and recipe do not fit together."""
+    """Measure some steps of the real model here, and add up. Raises UserError where data and recipe do not fit together."""
 
     def make(folder: Path) -> dict[str, Any]:
         data = TokenData.open(inputs.tokens.path)
         bench = Bench(data, inputs.mix, inputs.train, inputs.seed)
         progress.stage(t("plan.measuring"))
-        trial = run_trial(bench, inputs.config, TRIAL_STEPS, slice_bytes=TRIAL_SLICE_BYTES)
+        trial = settled_trial(bench, inputs.config, slice_bytes=TRIAL_SLICE_BYTES)
         progress.close()
         return assemble(settings, inputs, data, trial)
 

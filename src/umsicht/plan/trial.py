@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import tempfile
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +176,24 @@ def run_trial(
         },
         loss=float(row.get("val/all/loss", row.get("train/loss", float("nan")))),
     )
+
+
+PROBE_STEPS = 6
+PROBE_S = 4.0
+MOST_STEPS = 60
+
+
+def settled_trial(bench: Bench, config: ModelConfig, *, slice_bytes: int) -> Trial:
+    """A trial long enough to be believed: six steps, and where those are quick, as many as four seconds hold (60 at most).
+
+    The first steps of a process are no measure: memory is touched for the first time, and one busy moment of the machine weighs a sixth.
+    """
+    first = run_trial(bench, config, PROBE_STEPS, slice_bytes=slice_bytes)
+    steps = min(MOST_STEPS, int(PROBE_S / max(first.step_s, 1e-6)))
+    if steps <= PROBE_STEPS:
+        return first
+    longer = run_trial(bench, config, steps, slice_bytes=slice_bytes)
+    return replace(longer, peak_bytes=max(first.peak_bytes, longer.peak_bytes))
 
 
 def _settings(train: TrainSettings, steps: int, micro_batch: int | None, slice_bytes: int) -> TrainSettings:

@@ -21,6 +21,7 @@ from umsicht.survive import pulse
 from umsicht.tokens.batch import IGNORE, Batch, BatchSource
 from umsicht.train import checkpoints, compiling, randomness, sweep
 from umsicht.train.agreement import Agreement
+from umsicht.train.ahead import Ahead
 from umsicht.train.average import averaged_from
 from umsicht.train.budget import total_steps
 from umsicht.train.changes import check_unchanged
@@ -28,7 +29,14 @@ from umsicht.train.clock import communicated_s
 from umsicht.train.early import BestValues, EarlyStopping
 from umsicht.train.fitting import fitted
 from umsicht.train.hooks import Hook, HookSet, StopRun, View
-from umsicht.train.machine import Machine, fastest_threads, resolve, threads_are_named
+from umsicht.train.machine import (
+    PRODUCT_TYPES,
+    Machine,
+    fastest_threads,
+    product_seconds,
+    resolve,
+    threads_are_named,
+)
 from umsicht.train.objective import LanguageModelling, Objective
 from umsicht.train.optimizer import Optimizer
 from umsicht.train.pace import Pace
@@ -62,6 +70,7 @@ class Trainer:
     """Trains `model` on `source` as `settings` say, and writes everything to `run`.
 
     `objective` returns sums for one micro-batch (default: next-token cross-entropy); `reduction` is where other ranks come in.
+    `flops_per_token` of a training step, where given, lets the share of the measured product speed be logged (`train/mfu`).
     A run that has checkpoints goes on from the newest verified one.
     """
 
@@ -77,6 +86,7 @@ class Trainer:
         reduction: Reduction = ALONE,
         seed: int = 0,
         progress: Progress = QUIET,
+        flops_per_token: float = 0.0,
     ) -> None:
         self.settings = settings
         self.run = run = run if reduction.is_writer else SilentRun.of(run)
@@ -104,11 +114,12 @@ class Trainer:
         self.steps_here = 0
         self.agreement = Agreement(reduction.ranks)
         self.total_steps = 1
+        self.ahead = Ahead(self._micro_batches, lambda: self.total_steps)
         self.total_steps = self._settle()
         self.objective = objective or self._objective()
         self.schedule = Schedule(settings.schedule, self.total_steps)
         self.saver: Saver = reduction.saver(run, settings.checkpoint, self.progress)
-        self.stragglers = Stragglers(reduction.ranks)
+        self.stragglers = Stragglers(reduction.ranks, flops_per_token, self._peak(flops_per_token))
         self._record_resolved()
 
     def _record_resolved(self) -> None:
@@ -121,6 +132,12 @@ class Trainer:
         }
         if self.reduction.is_writer and self.run.manifest.get("resolved") != resolved:
             self.run.update_manifest(resolved=resolved)
+
+    def _peak(self, flops_per_token: float) -> float:
+        """Operations a second of a large product, measured here now; the ceiling that utilisation is a share of."""
+        if not flops_per_token:
+            return 0.0
+        return 2 * 512**3 / product_seconds(PRODUCT_TYPES[self.machine.precision], self.machine.device)
 
     def _second_tier(self) -> list[Hook]:
         if self.settings.checkpoint.durable is None:
@@ -238,7 +255,7 @@ class Trainer:
     def _gradient(self, step: int) -> tuple[float, int, list[Batch], float]:
         """Gradient of the global batch's mean loss. Returns loss (nats per active target), active targets, batches, wait in s."""
         start = time.perf_counter()
-        batches = self._micro_batches(step)
+        batches = self.ahead(step)
         waited = time.perf_counter() - start
         active = torch.tensor(sum(self._units(b) for b in batches), dtype=torch.float64)
         count = int(self.reduction.total(active).item())
@@ -283,7 +300,9 @@ class Trainer:
                 "train/data_wait_s": waited,
             }
         )
-        view.skipped = self.agreement.skips(lambda: hooks.after_backward(view), early)
+        view.skipped = self.agreement.skips(
+            lambda: hooks.after_backward(view), early, view.step, view.grad_norm
+        )
         self._refuse_unusable(view)
         if view.skipped:
             view.log({"train/skipped": 1})
@@ -358,6 +377,7 @@ class Trainer:
         finally:
             gc.enable()
             gc.unfreeze()
+            self.ahead.close()
             self.saver.close()
             writer.sync()
             writer.close()
@@ -376,7 +396,7 @@ class Trainer:
     def _compare_ranks(self) -> None:
         """Before the first step: exchanges that work, ranks that start from the same."""
         ranks = self.reduction.ranks
-        sweep.sums_are_right(ranks)
+        sweep.sums_are_right(ranks, self.device)
         facts = {
             "torch": torch.__version__,
             "settings": content_id({**self.settings.plain(), "seed": self.seed}),
