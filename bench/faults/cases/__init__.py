@@ -4,7 +4,34 @@ from __future__ import annotations
 
 from bench.faults.case import CASES, Case
 
-from bench.faults.cases import text, data, targets, model, optimizer, resume, evaluation  # isort: skip
+from bench.faults.cases import (  # isort: skip
+    text,
+    data,
+    targets,
+    model,
+    optimizer,
+    resume,
+    evaluation,
+    distributed,
+    foreign,
+    beyond,
+    during,
+)
 from bench.faults.cases.absent import ABSENT
 
-__all__ = ["ABSENT", "CASES", "Case", "data", "evaluation", "model", "optimizer", "resume", "targets", "text"]
+__all__ = [
+    "ABSENT",
+    "CASES",
+    "Case",
+    "beyond",
+    "data",
+    "distributed",
+    "during",
+    "evaluation",
+    "foreign",
+    "model",
+    "optimizer",
+    "resume",
+    "targets",
+    "text",
+]

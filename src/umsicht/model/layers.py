@@ -122,7 +122,7 @@ class Attention(nn.Module):
             key, value = cache.extend(self.layer, key, value)
             is_causal = mask is None and seq > 1
         mixed = self._mix(query, key.to(query.dtype), value.to(query.dtype), mask, is_causal)
-        out: Tensor = self.o_proj(mixed.transpose(1, 2).reshape(batch, seq, self.config.q_dim))
+        out: Tensor = self.o_proj(mixed.transpose(1, 2).reshape(batch, seq, -1))
         return out
 
     def _position(

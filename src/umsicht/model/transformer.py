@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import torch
@@ -118,26 +118,45 @@ class Transformer(nn.Module):
             mask = cache.mask(ids.shape[1]) if cache.length or cache.first is not None else None
             positions = cache.positions(ids.shape[1]) if positions is None else positions
         if positions is None:
-            positions = self._positions(ids, document_ids)
-        rotation = None if self.rotary is None else self.rotary(positions)
-        x = self.embed(ids)
+            positions = self.positions_of(ids, document_ids)
+        x = self.enter(ids, positions)
+        x = self.through(x, x, ids, positions, mask, cache)
+        if cache is not None:
+            cache.advance(ids.shape[1])
+        hidden: Tensor = self.norm(x)
+        return hidden
+
+    def enter(self, ids: Tensor, positions: Tensor) -> Tensor:
+        """The stream as it enters the first block, `[batch, seq, d_model]`."""
+        x: Tensor = self.embed(ids)
         if self.positions is not None:
             x = x + self.positions(positions)
         if self.embed_norm is not None:
             x = self.embed_norm(x)
         if self.config.dropout_embedding:
             x = F.dropout(x, self.config.dropout_embedding, self.training)
-        first = x
-        for index, layer in enumerate(self.layers):
-            key = str(index)
+        return x
+
+    def through(
+        self,
+        x: Tensor,
+        first: Tensor,
+        ids: Tensor,
+        positions: Tensor,
+        mask: Tensor | None,
+        cache: KVCache | None = None,
+        keys: Sequence[str] | None = None,
+    ) -> Tensor:
+        """The stream after the blocks named by `keys` (all that are here); `first` is the stream as it entered the model's first block."""
+        rotation = None if self.rotary is None else self.rotary(positions)
+        for key in [name for name, _ in self.layers.named_children()] if keys is None else keys:
+            layer = self.layers.get_submodule(key)
             value_embedding = self.value_embeds[key](ids) if key in self.value_embeds else None
             x = layer(x, first, rotation, mask, value_embedding, cache)
-        if cache is not None:
-            cache.advance(ids.shape[1])
-        hidden: Tensor = self.norm(x)
-        return hidden
+        return x
 
-    def _positions(self, ids: Tensor, document_ids: Tensor | None) -> Tensor:
+    def positions_of(self, ids: Tensor, document_ids: Tensor | None) -> Tensor:
+        """Positions of `ids [batch, seq]`: `[seq]`, or `[batch, seq]` where learned ones restart with each document."""
         index = torch.arange(ids.shape[1], device=ids.device)
         if self.positions is None or document_ids is None:
             return index

@@ -17,6 +17,7 @@ from umsicht.record import atomic_json, atomic_write
 from umsicht.words import t
 
 from .config import ModelConfig
+from .shards import has_shards, read_shards
 from .transformer import Transformer
 
 CONFIG_FILE = "config.json"
@@ -37,8 +38,19 @@ def load_weights(
     """The model that `save_weights` wrote. Raises `UserError` for a missing, damaged or ill-fitting file."""
     folder = Path(folder)
     model = empty(load_config(folder))
-    fill(model, read_tensors(folder / WEIGHTS_FILE), where=str(folder))
+    fill(model, _weights_in(folder), where=str(folder))
     return model.to(device=device, dtype=dtype)
+
+
+def _weights_in(folder: Path) -> dict[str, Tensor]:
+    """The weights of one file, or of a checkpoint that many processes wrote in parts."""
+    if not (folder / WEIGHTS_FILE).is_file() and has_shards(folder):
+        try:
+            return read_shards(folder, "model/")
+        except OSError as error:
+            reason = t("model.weights_damaged", reason=error)
+            raise UserError(reason, where=str(folder), fix=t("model.weights_damaged_fix")) from error
+    return read_tensors(folder / WEIGHTS_FILE)
 
 
 def load_config(folder: str | Path) -> ModelConfig:

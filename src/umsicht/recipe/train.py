@@ -131,6 +131,20 @@ class EarlyStoppingSettings(Section):
     min_delta: float = Field(0.0, ge=0, description="Smaller improvements do not count.")
 
 
+class DurableSettings(Section):
+    """Copies of checkpoints at a place that outlives this machine."""
+
+    url: str = Field(
+        description="Folder, or a URL that fsspec opens (s3://…, gs://…, with its package installed)."
+    )
+    every_steps: int = Field(
+        1, gt=0, description="Steps between copies at least; local checkpoints may come more often."
+    )
+    keep_last: int = Field(2, ge=1, description="Newest copies kept.")
+    retries: int = Field(5, ge=0, description="Further tries where a copy fails, each after twice the wait.")
+    first_wait_s: float = Field(1.0, gt=0, description="Wait before the second try.")
+
+
 class CheckpointSettings(Section):
     """When weights and the whole state of the run are written, and what is kept."""
 
@@ -147,6 +161,12 @@ class CheckpointSettings(Section):
     asynchronous: bool = Field(True, description="Write in the background while training goes on.")
     stop_when_full: bool = Field(
         False, description="Stop the run where a checkpoint cannot be written; else warn and go on."
+    )
+    durable: DurableSettings | None = Field(
+        None, description="Second tier: copies elsewhere, from which a new machine goes on."
+    )
+    max_unsaved_steps: int | None = Field(
+        None, gt=0, description="durable: stop the run where more steps than this have no copy there."
     )
 
 

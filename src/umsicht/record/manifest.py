@@ -55,9 +55,15 @@ def seal_of(manifest: dict[str, Any]) -> str:
     return content_id({key: value for key, value in manifest.items() if key != SEAL})
 
 
-def write_manifest(folder: Path, head: dict[str, Any]) -> dict[str, Any]:
-    """Write the manifest of `folder`: `head`, provenance, the inventory, and the seal over them. Call it last."""
-    written = {"schema": SCHEMA, **head, **provenance(), "files": inventory(folder)}
+def write_manifest(
+    folder: Path, head: dict[str, Any], files: dict[str, dict[str, Any]] | None = None
+) -> dict[str, Any]:
+    """Write the manifest of `folder`: `head`, provenance, the inventory, and the seal over them. Call it last.
+
+    `files` is the inventory where several processes have made it together.
+    """
+    listed = inventory(folder) if files is None else dict(sorted(files.items()))
+    written = {"schema": SCHEMA, **head, **provenance(), "files": listed}
     manifest: dict[str, Any] = orjson.loads(
         orjson.dumps(written, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
     )

@@ -37,11 +37,19 @@ class AdamW:
         live = [i for i, p in enumerate(self._parameters) if p.grad is not None]
         if not live:
             return
+        torch._foreach_add_([self.steps[i] for i in live], 1)
+        # A rank may hold an empty piece of a short tensor.
+        live = [i for i in live if local(self._parameters[i]).numel()]
+        if not live:
+            return
         steps = [self.steps[i] for i in live]
-        torch._foreach_add_(steps, 1)
-        gradients: list[Tensor] = [local(self._parameters[i].grad) for i in live]  # type: ignore[arg-type]  # live ones have one
+        parameters = [local(self._parameters[i]) for i in live]
+        gradients = [
+            _laid_out_as(local(self._parameters[i].grad), p)  # type: ignore[arg-type]  # live ones have one
+            for i, p in zip(live, parameters, strict=True)
+        ]
         torch._fused_adamw_(
-            [local(self._parameters[i]) for i in live],
+            parameters,
             gradients,
             [local(self.first[i]) for i in live],
             [local(self.second[i]) for i in live],
@@ -55,3 +63,14 @@ class AdamW:
             amsgrad=False,
             maximize=False,
         )
+
+
+def _laid_out_as(gradient: Tensor, parameter: Tensor) -> Tensor:
+    """The fused kernel walks memory, not indices: a gradient that lies transposed (as DTensor's do) would be added to the wrong elements."""
+    if gradient.shape != parameter.shape:
+        raise ValueError(
+            f"a gradient of shape {tuple(gradient.shape)} for a weight of {tuple(parameter.shape)}"
+        )
+    if gradient.stride() == parameter.stride():
+        return gradient
+    return torch.empty_like(parameter).copy_(gradient)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from umsicht.findings import Finding
 from umsicht.train.hooks import StopRun
 from umsicht.train.ranks import Ranks
 
@@ -33,14 +35,22 @@ class Agreement:
         if self._ranks.any(stopped is not None):
             raise self.shared(stopped)
 
-    def skips(self, ask: Callable[[], bool], stopped: StopRun | None) -> bool:
-        """True where `ask` wants this step left out on any rank. Raises StopRun on all where one stops (or had `stopped` before)."""
+    def skips(self, ask: Callable[[], bool], stopped: StopRun | None, step: int, norm: float) -> bool:
+        """True where `ask` wants this step left out on any rank. Raises StopRun on all where one stops (or had `stopped` before).
+
+        The gradient norm, which every rank must have to the bit, is compared on the way: before the weights move apart.
+        """
         answer: list[bool] = []
         stopped = stopped or self.reason(lambda: answer.append(ask()))
-        mine = torch.tensor([float(any(answer)), float(stopped is not None)], dtype=torch.float64)
+        mine = torch.tensor([float(any(answer)), float(stopped is not None), norm], dtype=torch.float64)
         table = self._ranks.table(mine)
         if bool(table[:, 1].any()):
             raise self.shared(stopped)
+        norms = table[:, 2].tolist()
+        other = next((rank for rank, one in enumerate(norms) if not _same(one, norms[0])), None)
+        if other is not None:
+            numbers = {"step": step, "rank": other, "norm": str(norms[other]), "first": str(norms[0])}
+            raise StopRun(Finding("RANK/gradients-differ", "stop", "train", f"ranks: step {step}", numbers))
         return bool(table[:, 0].any())
 
     def shared(self, stopped: StopRun | None) -> StopRun:
@@ -51,3 +61,8 @@ class Agreement:
     def named(self, text: str) -> str:
         """The first text that is not empty, in rank order."""
         return next((one for one in self._ranks.gather(text) if one), "")
+
+
+def _same(one: float, other: float) -> bool:
+    """Equal to the bit, or both not a number."""
+    return one == other or (math.isnan(one) and math.isnan(other))

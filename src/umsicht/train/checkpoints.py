@@ -22,6 +22,7 @@ from safetensors.torch import load as load_bytes
 from torch import Tensor, nn
 
 from umsicht.findings import Finding, UserError
+from umsicht.model.shards import has_shards, read_shards
 from umsicht.record import Run, atomic_folder, atomic_json
 from umsicht.record.files import sweep_temporaries
 from umsicht.record.manifest import MANIFEST, Damage, read_manifest, verify, write_manifest
@@ -174,8 +175,11 @@ class Loaded:
     state: dict[str, Any]
 
 
-def load(path: Path | str, *, verified: bool = True) -> Loaded:
-    """Read a checkpoint. Raises UserError where it is missing, damaged, or of a format this version does not read."""
+def load(path: Path | str, *, verified: bool = True, with_tensors: bool = True) -> Loaded:
+    """Read a checkpoint, of one process or of many. Raises UserError where it is missing, damaged, or of a format this version does not read.
+
+    Without `with_tensors` only the small state is read: ranks that hold parts fill those in place.
+    """
     path = Path(path)
     manifest = read_manifest(path)
     if manifest is None or manifest.get("kind") != KIND:
@@ -195,10 +199,7 @@ def load(path: Path | str, *, verified: bool = True) -> Loaded:
         )
     try:
         state = orjson.loads((path / STATE).read_bytes())
-        model, optimizer = (
-            load_bytes((path / MODEL).read_bytes()),
-            load_bytes((path / OPTIMIZER).read_bytes()),
-        )
+        model, optimizer = _tensors(path) if with_tensors else ({}, {})
     except (OSError, SafetensorError, orjson.JSONDecodeError) as error:
         raise UserError(
             t("train.checkpoint_damaged", file=path.name, problem=error),
@@ -206,6 +207,13 @@ def load(path: Path | str, *, verified: bool = True) -> Loaded:
             fix=t("train.checkpoint_damaged_fix"),
         ) from error
     return Loaded(path, int(manifest["step"]), int(manifest["tokens"]), model, optimizer, state)
+
+
+def _tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Weights and optimizer state, whole."""
+    if has_shards(path):
+        return read_shards(path, "model/"), read_shards(path, "optimizer/")
+    return load_bytes((path / MODEL).read_bytes()), load_bytes((path / OPTIMIZER).read_bytes())
 
 
 def restore_model(model: nn.Module, tensors: Mapping[str, Tensor], where: str = "") -> None:

@@ -88,6 +88,8 @@ class View:
     row: dict[str, Any] = field(default_factory=dict)
     checkpoint: Path | None = None
     ranks: Ranks = ONE
+    moved: int = 0
+    """How often the weights have moved in this start."""
 
     def log(self, values: dict[str, Any]) -> None:
         """Add figures to this step's row of `metrics.jsonl`."""
@@ -157,6 +159,7 @@ class HookSet:
         self._clock = clock
         self._last = {hook.name: clock() for hook in hooks}
         self._due: tuple[Hook, ...] = ()
+        self._due_names: set[str] = set()
 
     def begin_step(self, step: int, tokens_before: int, tokens: int) -> None:
         """Decide once for all three moments of this step which hooks are due."""
@@ -167,6 +170,7 @@ class HookSet:
         if any(h.every.seconds is not None for h in self._all):
             due = self._ranks.first(due)
         self._last.update(dict.fromkeys(due, now))
+        self._due_names = due
         self._due = tuple(h for h in self._hooks if h.name in due)
 
     def before_step(self, view: View) -> None:
@@ -179,10 +183,18 @@ class HookSet:
         return "skip" in answers
 
     def after_step(self, view: View) -> None:
+        self._look_together(view, self._due_names)
         for hook in self._due:
             hook.after_step(view)
 
+    def _look_together(self, view: View, names: set[str]) -> None:
+        """Where one rank alone will look at the model, all look first: a gathered model takes all of them."""
+        if any(getattr(hook, "only_writer", False) and hook.name in names for hook in self._all):
+            _ = view.model
+
     def always(self, moment: Literal["at_start", "at_checkpoint", "at_end"], view: View) -> None:
+        if moment == "at_end":
+            self._look_together(view, {hook.name for hook in self._all})
         for hook in self._hooks:
             getattr(hook, moment)(view)
 

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from umsicht.score.loss import loss_sum
+from umsicht.score.loss import LossSum, loss_sum
 from umsicht.tokens.batch import IGNORE, Batch
 
 
@@ -33,7 +33,7 @@ class LanguageModelling:
     """Next-token cross-entropy. Models with `hidden` and `head_weight` never build a full logits tensor; others give logits.
 
     `chunk_rows` rows of logits exist at a time: 256 of them at a vocabulary of 4,096 fit a processor's cache. `document_mask` keeps
-    attention inside a document. `compiled` compiles the trunk (not the loss) at its first call; `autocast` computes it in bfloat16.
+    attention inside a document. `head_loss` may be replaced where the vocabulary is split over ranks. `compiled` compiles the trunk (not the loss) at its first call; `autocast` computes it in bfloat16.
     """
 
     def __init__(
@@ -51,24 +51,24 @@ class LanguageModelling:
             "label_smoothing": label_smoothing,
             "z_loss": z_loss,
         }
-        self._document_mask = document_mask
+        self.document_mask = document_mask
+        self.autocast = autocast
+        self.head_loss: Callable[..., LossSum] = loss_sum
         self._compiled = compiled
-        self._autocast = autocast
         self._trunks: dict[int, Callable[..., Tensor]] = {}
 
     def __call__(self, model: Any, batch: Batch) -> LossSums:
         """Sums over the active targets of `batch`, float32 scalars."""
-        with torch.autocast(batch.inputs.device.type, dtype=torch.bfloat16, enabled=self._autocast):
+        with torch.autocast(batch.inputs.device.type, dtype=torch.bfloat16, enabled=self.autocast):
             if not hasattr(model, "hidden"):
                 return self._from_logits(model(batch.inputs), batch)
-            mask = {"document_ids": batch.document_ids} if self._document_mask else {}
-            sums = loss_sum(
-                self._trunk(model)(batch.inputs, **mask),
-                model.head_weight,
-                batch.targets,
-                softcap=getattr(getattr(model, "config", None), "softcap", None),
-                **self._options,
-            )
+            mask = {"document_ids": batch.document_ids} if self.document_mask else {}
+            return self.of_hidden(model, self._trunk(model)(batch.inputs, **mask), batch.targets)
+
+    def of_hidden(self, model: Any, hidden: Tensor, targets: Tensor) -> LossSums:
+        """The sums from the stream after the last norm, `[rows, seq, d_model]`."""
+        softcap = getattr(getattr(model, "config", None), "softcap", None)
+        sums = self.head_loss(hidden, model.head_weight, targets, softcap=softcap, **self._options)
         return LossSums(sums.objective, sums.nats)
 
     def _trunk(self, model: Any) -> Callable[..., Tensor]:

@@ -126,12 +126,26 @@ class DataParallel:
         return ALONE.gradient_norm(parameters)
 
     def orthogonaliser(self, parameters: Sequence[nn.Parameter]) -> Callable[..., Any] | None:
-        return None
+        from umsicht.train.layouts.owners import Owners
+        from umsicht.train.muon import orthogonalise
+
+        assert self._group is not None
+        return Owners(parameters, self._group, orthogonalise, replicated=True)
+
+    def view_type(self) -> Any:
+        return ALONE.view_type()
+
+    def saver(self, run: Any, settings: Any, progress: Any) -> Any:
+        return ALONE.saver(run, settings, progress)
 
 
-def layout_of(settings: ParallelSettings, ranks: Ranks) -> Reduction:
-    """The layout of this job's processes; `ALONE` for one process."""
+def layout_of(settings: ParallelSettings, ranks: Ranks, device: str = "cpu") -> Reduction:
+    """The layout of this job's processes; `ALONE` for one process. Raises UserError where the recipe's sizes do not fit."""
     sizes = sizes_of(settings, ranks.world)
     if sizes.world == 1:
         return ALONE
-    return DataParallel(ranks, settings.check_every)
+    if not sizes.is_split:
+        return DataParallel(ranks, settings.check_every)
+    from umsicht.train.layouts.mesh import MeshLayout
+
+    return MeshLayout(sizes, ranks, settings, device)

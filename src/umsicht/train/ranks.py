@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -120,12 +121,9 @@ def _turn() -> int:
 
 
 def _wait(store: Any, key: str) -> None:
-    while True:
-        try:
-            store.wait([key], timedelta(seconds=2))
-            return
-        except dist.DistStoreError:
-            continue
+    # Not `store.wait`: it warns at every timeout, and a long one cannot be interrupted.
+    while not store.check([key]):
+        time.sleep(0.2)
 
 
 def gathered(values: Tensor, group: dist.ProcessGroup | None, world: int) -> list[Tensor]:

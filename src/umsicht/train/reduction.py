@@ -90,6 +90,14 @@ class Reduction(Protocol):
         """How Muon gets at whole matrices of these parameters; None where each process works on its own."""
         ...
 
+    def view_type(self) -> Any:
+        """Makes the `View` that hooks get."""
+        ...
+
+    def saver(self, run: Any, settings: Any, progress: Any) -> Any:
+        """Who writes this layout's checkpoints."""
+        ...
+
 
 class Alone:
     """One process: every reduction is the identity."""
@@ -142,6 +150,16 @@ class Alone:
 
     def orthogonaliser(self, parameters: Sequence[nn.Parameter]) -> Callable[..., Any] | None:
         return None
+
+    def view_type(self) -> Any:
+        from umsicht.train.hooks import View
+
+        return View
+
+    def saver(self, run: Any, settings: Any, progress: Any) -> Any:
+        from umsicht.train.saver import Saver
+
+        return Saver(run, settings, progress)
 
 
 ALONE = Alone()

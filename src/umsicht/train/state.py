@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -38,10 +40,9 @@ class Carried:
     best: BestValues
     early: EarlyStopping | None
 
-    def snapshot(self, row: dict[str, Any]) -> checkpoints.Snapshot:
-        """A copy of everything, taken at a step boundary; `row` is the step's row of figures."""
-        config: Any = getattr(self.model, "config", None)
-        state = {
+    def small_state(self) -> dict[str, Any]:
+        """Everything but tensors, JSON-able."""
+        return {
             "schema": 1,
             "step": self.position.step,
             "tokens": self.position.tokens,
@@ -54,23 +55,27 @@ class Carried:
             "best": self.best.state_dict(),
             "early_stopping": self.early.state_dict() if self.early else None,
         }
-        figures = {
-            k: float(v)
-            for k, v in row.items()
-            if isinstance(v, int | float) and k.startswith(("val/", "train"))
-        }
+
+    def snapshot(self, row: dict[str, Any]) -> checkpoints.Snapshot:
+        """A copy of everything, taken at a step boundary; `row` is the step's row of figures."""
+        config: Any = getattr(self.model, "config", None)
         return checkpoints.Snapshot(
             step=self.position.step,
             tokens=self.position.tokens,
             model=checkpoints.snapshot_of(self.model.state_dict()),
             optimizer=checkpoints.snapshot_of(self.optimizer.state_tensors()),
-            state=state,
+            state=self.small_state(),
             config=config.to_dict() if hasattr(config, "to_dict") else None,
-            metrics=figures,
+            metrics=figures(row),
         )
 
-    def restore(self, loaded: checkpoints.Loaded) -> list[str]:
-        """Take a checkpoint back. Returns names of hooks without saved state. Raises UserError where it does not belong to this run."""
+    def restore(
+        self, loaded: checkpoints.Loaded, fill: Callable[[Carried, Path], None] | None = None
+    ) -> list[str]:
+        """Take a checkpoint back. Returns names of hooks without saved state. Raises UserError where it does not belong to this run.
+
+        `fill` puts the tensors in place where ranks hold parts of them.
+        """
         saved, own = loaded.state["source"], self.source.state()
         if saved != _plain(own):
             changed = sorted(k for k in {*saved, *own} if saved.get(k) != _plain(own).get(k))
@@ -80,8 +85,11 @@ class Carried:
                 why=t("train.data_changed_why"),
                 fix=t("train.data_changed_fix"),
             )
-        checkpoints.restore_model(self.model, loaded.model, str(loaded.path))
-        self.optimizer.load_state_tensors(loaded.optimizer)
+        if fill is not None:
+            fill(self, loaded.path)
+        else:
+            checkpoints.restore_model(self.model, loaded.model, str(loaded.path))
+            self.optimizer.load_state_tensors(loaded.optimizer)
         self.position = Position(loaded.step, loaded.tokens, float(loaded.state["seconds"]))
         self.best.load_state_dict(loaded.state["best"])
         if self.early and loaded.state["early_stopping"]:
@@ -89,6 +97,13 @@ class Carried:
         missing = self.hooks.load_state_dict(loaded.state["hooks"])
         randomness.restore(loaded.state["random"])
         return missing
+
+
+def figures(row: dict[str, Any]) -> dict[str, float]:
+    """The figures of a row that a checkpoint is chosen by."""
+    return {
+        k: float(v) for k, v in row.items() if isinstance(v, int | float) and k.startswith(("val/", "train"))
+    }
 
 
 def _plain(state: dict[str, Any]) -> dict[str, Any]:

@@ -33,8 +33,10 @@ LOG_EVERY = 10
 class Stragglers:
     """Looks at the last steps of all ranks; says each verdict once until it passes."""
 
-    def __init__(self, ranks: Ranks) -> None:
+    def __init__(self, ranks: Ranks, flops_per_token: float = 0.0, peak_flops_per_s: float = 0.0) -> None:
         self._ranks = ranks
+        self._flops_per_token = flops_per_token
+        self._peaks = ranks.gather(peak_flops_per_s) if flops_per_token else []
         self._hosts: list[str] = []
         self._rows: deque[list[list[float]]] = deque(maxlen=WINDOW)
         self._least: dict[str, float] = {}
@@ -42,24 +44,29 @@ class Stragglers:
 
     def log(self, view: View, table: Tensor, tokens_per_step: int) -> None:
         """Take one step's seconds, `[world, 3]`: own work, exchanges, waiting for data. Adds figures to the row, a finding where one is due."""
+        rows: list[list[float]] = table.tolist()
+        if self._peaks and self._peaks[0]:
+            done = self._flops_per_token * tokens_per_step / max(1e-9, max(sum(row) for row in rows))
+            view.log({"train/mfu": done / sum(self._peaks)})
         if self._ranks.world == 1:
             return
         if not self._hosts:
             self._hosts = self._ranks.gather(self._ranks.host)
-        rows: list[list[float]] = table.tolist()
         self._rows.append(rows)
         shares = [exchanged / max(1e-9, sum(row)) for row in rows for exchanged in (row[1],)]
         view.log({"train/communication_share": sum(shares) / len(shares)})
         if view.step % LOG_EVERY == 0:
             part = tokens_per_step / self._ranks.world
             for rank, (row, share) in enumerate(zip(rows, shares, strict=True)):
-                view.log(
-                    {
-                        f"rank/{rank}/tokens_per_s": part / max(1e-9, row[0]),
-                        f"rank/{rank}/communication_share": share,
-                        f"rank/{rank}/own_s": row[0],
-                    }
-                )
+                figures = {
+                    f"rank/{rank}/tokens_per_s": part / max(1e-9, row[0]),
+                    f"rank/{rank}/communication_share": share,
+                    f"rank/{rank}/own_s": row[0],
+                }
+                if self._peaks and self._peaks[rank]:
+                    done = self._flops_per_token * part / max(1e-9, sum(row))
+                    figures[f"rank/{rank}/mfu"] = done / self._peaks[rank]
+                view.log(figures)
         if len(self._rows) == WINDOW:
             self._judge(view)
 
@@ -79,7 +86,7 @@ class Stragglers:
                     f"RANK/{'straggler' if verdict == 'straggler' else 'slow-' + verdict}",
                     "warn",
                     "train",
-                    f"rank {rank} on {self._hosts[worst]}" if verdict == "straggler" else "all ranks",
+                    f"ranks: rank {rank} on {self._hosts[worst]}" if verdict == "straggler" else "ranks: all",
                     {
                         "rank": worst,
                         "host": self._hosts[worst],

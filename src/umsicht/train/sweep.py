@@ -36,17 +36,27 @@ def digests(tensors: dict[str, Tensor]) -> dict[str, str]:
     }
 
 
-def sums_are_right(ranks: Ranks) -> None:
-    """Every rank adds a long vector of ones; each element must be the number of ranks. Raises StopRun."""
+def sums_are_right(ranks: Ranks, device: torch.device) -> None:
+    """Every rank adds long vectors of ones, on the way small figures take and on that of gradients; each element must be the number of ranks.
+
+    Raises StopRun.
+    """
     if ranks.world == 1:
         return
-    total = ranks.sum(torch.ones(ONES))
-    wrong = total[total != ranks.world]
+    import torch.distributed as dist
+
+    from umsicht.train.layouts.replicate import sum_in_rank_order
+
+    total, flat = ranks.sum(torch.ones(ONES)), torch.ones(ONES, device=device)
+    assert dist.group.WORLD is not None
+    sum_in_rank_order(flat, dist.group.WORLD, ranks.world)
+    both = torch.cat([total, flat.cpu()])
+    wrong = both[both != ranks.world]
     found = ranks.gather(float(wrong[0]) if len(wrong) else None)
     bad = next((rank for rank, value in enumerate(found) if value is not None), None)
     if bad is not None:
         numbers = {"rank": bad, "expected": ranks.world, "found": found[bad]}
-        raise StopRun(Finding("RANK/exchange-wrong", "stop", "train", f"rank {bad}", numbers))
+        raise StopRun(Finding("RANK/exchange-wrong", "stop", "train", f"ranks: rank {bad}", numbers))
 
 
 def same_everywhere(ranks: Ranks, facts: dict[str, Any]) -> None:
@@ -58,36 +68,25 @@ def same_everywhere(ranks: Ranks, facts: dict[str, Any]) -> None:
         names = sorted(k for k in {*theirs, *all_facts[0]} if theirs.get(k) != all_facts[0].get(k))
         if names:
             numbers = {"rank": rank, "names": ", ".join(names[:5])}
-            raise StopRun(Finding("RANK/settings-differ", "stop", "train", f"rank {rank}", numbers))
+            raise StopRun(Finding("RANK/settings-differ", "stop", "train", f"ranks: rank {rank}", numbers))
 
 
 def weights_agree(ranks: Ranks, model: nn.Module, step: int) -> None:
     """Compare weights, or pieces of weights, that several ranks hold. Raises StopRun with rank and parameter."""
     if ranks.world == 1:
         return
+    from umsicht.train.layouts.pieces import place
+
     seen: dict[str, tuple[int, str]] = {}
-    mine = digests({f"{name}@{place(p)}": local(p) for name, p in model.named_parameters()})
+    mine = digests({f"{name}@{place(p)[0]}": local(p) for name, p in model.named_parameters()})
     for rank, held in enumerate(ranks.gather(mine)):
         for key, digest in held.items():
             other, first = seen.setdefault(key, (rank, digest))
             if digest != first:
                 name = key.partition("@")[0]
                 numbers = {"rank": rank, "other": other, "name": name, "step": step}
-                where = f"step {step}: {name}"
+                where = f"ranks: step {step}, {name}"
                 raise StopRun(Finding("RANK/parameters-differ", "stop", "train", where, numbers))
-
-
-def place(tensor: Tensor) -> str:
-    """Where this rank's piece lies in the whole tensor; empty for a tensor that is here whole."""
-    if local(tensor) is tensor:
-        return ""
-    from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
-
-    distributed: Any = tensor
-    shape, offset = compute_local_shape_and_global_offset(
-        distributed.shape, distributed.device_mesh, distributed.placements
-    )
-    return f"{tuple(offset)}+{tuple(shape)}"
 
 
 def samples_once(reduction: Reduction, source: BatchSource, step: int, batches: list[Batch]) -> None:
@@ -107,4 +106,4 @@ def samples_once(reduction: Reduction, source: BatchSource, step: int, batches: 
             "missing": sum((wanted - read).values()),
             "repeated": sum((read - wanted).values()),
         }
-        raise StopRun(Finding("RANK/samples-not-once", "stop", "train", f"step {step + 1}", numbers))
+        raise StopRun(Finding("RANK/samples-not-once", "stop", "train", f"ranks: step {step + 1}", numbers))

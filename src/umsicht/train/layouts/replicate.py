@@ -8,6 +8,7 @@ buckets after the first backward pass, so that a resumed step adds in another or
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -17,6 +18,8 @@ from umsicht.train.clock import communicating
 from umsicht.train.reduction import local
 
 BUCKET_ELEMENTS = 4 << 20
+# The same function; newer torch warns at the older name, older torch does not know the newer.
+_all_gather: Any = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 
 
 @torch.no_grad()
@@ -33,7 +36,7 @@ def sum_in_rank_order(flat: Tensor, group: dist.ProcessGroup, world: int) -> Non
     for part in parts[1:]:
         total += part
     with communicating():
-        dist.all_gather_into_tensor(sent, total.contiguous(), group=group)
+        _all_gather(sent, total.contiguous(), group=group)
     if sent is not flat:
         flat.copy_(sent[:n])
 
