@@ -37,6 +37,7 @@ VERBS: dict[str, Verb] = {
     "plan": Verb("prepare", "plan", "plan"),
     "check": Verb("prepare", "check", "check"),
     "train": Verb("train", "train", "train"),
+    "launch": Verb("train", "launch", "launch"),
     "watch": Verb("train", "watch", "watch"),
     "diagnose": Verb("train", "diagnose", "diagnose"),
     "compare": Verb("train", "compare", "compare"),
