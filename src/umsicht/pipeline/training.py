@@ -10,10 +10,12 @@ from typing import Any
 
 from umsicht.evaluate import SampleHook
 from umsicht.evaluate.promptset import for_corpus
+from umsicht.findings import UserError
 from umsicht.model import ModelConfig, Transformer, build, derive, describe
 from umsicht.pipeline.after_stop import skipping
 from umsicht.pipeline.walk import Walk
 from umsicht.plan.flops import model_cost
+from umsicht.recipe.parallel import ParallelSettings
 from umsicht.record import Artifact, Run, content_id, file_digest, short
 from umsicht.tokenizer import Tokenizer
 from umsicht.tokens import PackedSource, TokenData
@@ -21,9 +23,11 @@ from umsicht.tokens.ready import ReadyMade, open_files
 from umsicht.train import Every, Hook, Outcome, Trainer
 from umsicht.train.budget import total_steps
 from umsicht.train.changes import is_safe
-from umsicht.train.machine import choose_device
+from umsicht.train.machine import choose_device, choose_micro_batch
 from umsicht.train.parallel import layout_of
+from umsicht.train.proposal import Proposal, propose
 from umsicht.train.ranks import ONE, Ranks
+from umsicht.train.resident import available_bytes
 from umsicht.train.warm import start_from
 
 
@@ -114,7 +118,10 @@ class Material:
     def planned_steps(self) -> int | None:
         """Steps of the run where they do not depend on this machine's speed."""
         budget = self.walk.recipe.train.budget
-        return None if budget.minutes is not None else total_steps(budget, self.source(), lambda: 1.0)
+        if budget.minutes is not None:
+            return None
+        # Phases are shares of the whole: stretched over the steps by which an epoch is counted.
+        return total_steps(budget, self.source(1 << 20), lambda: 1.0)
 
     def describe_model(self) -> list[tuple[str, Any, bool]]:
         """(name, value, derived) of every size, for printing and the record."""
@@ -197,6 +204,43 @@ def sample_hook(material: Material, every: Every) -> Hook:
     return SampleHook(material.tokenizer, prompts, settings, every=every)
 
 
+def parallel_of(material: Material, run: Run, ranks: Ranks) -> ParallelSettings:
+    """The recipe's layout; where it says `auto`, the one proposed by rank 0 for this number of processes, recorded with its reason."""
+    recipe = material.walk.recipe
+    if recipe.parallel.layout != "auto" or ranks.world == 1:
+        return recipe.parallel.model_copy(update={"layout": "sizes"})
+    found = ranks.first(proposed(material, ranks) if ranks.is_first else None)
+    if isinstance(found, UserError):
+        raise found
+    keep = {"timeout_s": recipe.parallel.timeout_s, "check_every": recipe.parallel.check_every}
+    settings = found.settings.model_copy(update=keep)
+    material.walk.progress.note(found.reason)
+    run.update_manifest(layout={**settings.plain(), "reason": found.reason})
+    return settings
+
+
+def proposed(material: Material, ranks: Ranks) -> Proposal | UserError:
+    """What rank 0 proposes, or why nothing fits: told to all, so that none waits for a layout that does not come."""
+    recipe = material.walk.recipe
+    device = choose_device(recipe.train.device)
+    free = available_bytes(device) or 0
+    # Processes of one machine share its memory; each GPU has its own.
+    share = free // ranks.local_world if device == "cpu" else free
+    rows = max(1, recipe.train.global_batch_tokens // recipe.model.seq_len // ranks.world)
+    micro_batch = choose_micro_batch(recipe.train.micro_batch, rows, recipe.model.seq_len, device)
+    try:
+        return propose(
+            material.config,
+            recipe.train,
+            micro_batch,
+            world=ranks.world,
+            local_world=ranks.local_world,
+            available=share,
+        )
+    except UserError as error:
+        return error
+
+
 def train(material: Material, run: Run, hooks: Iterable[Hook], ranks: Ranks = ONE) -> Outcome:
     """Train to the end, or go on from the newest whole checkpoint; every one of `ranks` calls this."""
     walk = material.walk
@@ -206,7 +250,9 @@ def train(material: Material, run: Run, hooks: Iterable[Hook], ranks: Ranks = ON
         walk.recipe.train,
         run,
         hooks=tuple(hooks),
-        reduction=layout_of(walk.recipe.parallel, ranks, choose_device(walk.recipe.train.device)),
+        reduction=layout_of(
+            parallel_of(material, run, ranks), ranks, choose_device(walk.recipe.train.device)
+        ),
         seed=walk.recipe.seed,
         progress=walk.progress,
         flops_per_token=float(model_cost(material.config).flops_training),
