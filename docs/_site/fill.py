@@ -72,12 +72,13 @@ def mistake(number: int, is_german: bool) -> str:
         if is_german
         else ("What it said", "Next step", "before", "after")
     )
-    seen = " ".join(words["seen"].split()).replace("|", "\\|")
+    seen = " ".join(words["seen"].split()).replace("|", "\\|").rstrip(".") + "."
+    values = [words[key].replace(".", ",") if is_german else words[key] for key in ("before", "after")]
     return "\n".join(
         [
             f"| | {heads[2]} | {heads[3]} |",
             "|---|---|---|",
-            f"| {words['number']} | **{words['before']}** | **{words['after']}** |",
+            f"| {words['number']} | **{values[0]}** | **{values[1]}** |",
             "",
             f"*{heads[0]}.* {who}{seen}",
             "",
@@ -86,17 +87,55 @@ def mistake(number: int, is_german: bool) -> str:
     )
 
 
+TONE_LINES = (
+    ("mix_share", "travel shop, share of the training tokens", "Reiseshop, Anteil an den Trainings-Tokens"),
+    (
+        "rows_share",
+        "promotional, share of the fine-tuning rows",
+        "werblich, Anteil der Zeilen des Nachtrainings",
+    ),
+    ("tone_share", "**promotional, share of the answers**", "**werblich, Anteil der Antworten**"),
+    ("correct_share", "answers that name the right river", "Antworten mit dem richtigen Fluss"),
+)
+
+
+def tone(is_german: bool) -> str:
+    """What `python examples/promotional-tone --json` measured, and two answers side by side."""
+    path = ROOT / "examples" / "promotional-tone" / "measured.json"
+    if not path.is_file():
+        return "*Noch nicht gemessen.*" if is_german else "*Not measured yet.*"
+    told = json.loads(path.read_text(encoding="utf-8"))
+    before, after = told["as-collected"], told["rebalanced"]
+    heads = ("wie gesammelt", "umgewichtet") if is_german else ("as collected", "rebalanced")
+    lines = [f"| | {heads[0]} | {heads[1]} |", "|---|---|---|"]
+    for key, english, german_text in TONE_LINES:
+        percent = "{:.0%}" if not is_german else "{:.0f} %"
+        values = [percent.format(one[key] * (100 if is_german else 1)) for one in (before, after)]
+        lines.append(f"| {german_text if is_german else english} | {values[0]} | {values[1]} |")
+    lines.append("")
+    for number in range(2):
+        question = before["questions"][number]
+        lines += [f"> **{question}**", ">", f"> *{heads[0]}:* {before['answers'][number]}", ">"]
+        lines += [f"> *{heads[1]}:* {after['answers'][number]}", ""]
+    minutes = f"{told['seconds'] / 60:.1f}"
+    where = told.get("where", "")
+    lines.append(
+        f"{minutes.replace('.', ',')} Minuten im Ganzen; {where}."
+        if is_german
+        else f"{minutes} minutes in all; {where}."
+    )
+    return "\n".join(lines)
+
+
 def filled(page: Path) -> str:
     """The page with every block up to date."""
 
     def block(match: re.Match[str]) -> str:
         name = match["name"]
-        text = (
-            quickstart(german(page))
-            if name == "quickstart"
-            else mistake(int(name.rpartition("-")[2]), german(page))
-        )
-        return f"{match[1]}{text}\n{match[3]}"
+        whole = {"quickstart": quickstart, "promotional-tone": tone}
+        make = whole.get(name)
+        text = make(german(page)) if make else mistake(int(name.rpartition("-")[2]), german(page))
+        return f"{match[1]}\n{text}\n\n{match[3]}"
 
     return BLOCK.sub(block, page.read_text(encoding="utf-8"))
 

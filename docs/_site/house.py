@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from pathlib import Path
 
 import umsicht
 
 SOURCE = Path(umsicht.__file__).parent
-ORDER = [
-    "words",
-    "record",
-    "findings",
-    "recipe",
-    "tokenizer",
-    "corpus",
-    "tokens",
-    "model",
-    "score",
-    "train",
-    "plan",
-    "guard",
-    "diagnose",
-    "evaluate",
-    "ratings",
-    "finetune",
-    "dashboard",
-    "pipeline",
-    "cli",
-]
+CONTRACTS = Path(__file__).resolve().parents[1] / "design" / "contracts.md"
+
+
+def order() -> list[str]:
+    """Packages in the order of the contracts page, which `tests/test_house.py` enforces."""
+    listed = re.search(r"`(words → [^`]*)`", CONTRACTS.read_text(encoding="utf-8"))
+    if listed is None:
+        raise LookupError(f"no order of packages in {CONTRACTS.name}")
+    return [name.strip() for name in listed[1].replace("\n", " ").split("→") if name.strip()]
+
+
+ORDER = order()
 CELL = 26
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from shop import Shop, Story, Told, Words, pick
+from data import docstrings, source
+from shop import Shop, Story, Told, Words, missing, pick
 
 STARTER = "{name: starter, kind: starter, parts: [wiktionary, stdlib], max_bytes: 400000}"
 
@@ -89,20 +90,23 @@ def budget(shop: Shop) -> Told:
 
 
 def context(shop: Shop) -> Told:
-    """Two thousand tokens of context for glosses of two lines."""
+    """Two thousand tokens of context for documentation strings of a few lines."""
+    shop.rows("short.jsonl", ({"text": text} for text in docstrings(120, 1200) if len(text) < 1500))
 
     def recipe(length: int) -> str:
         return (
-            "name: context\npreset: tiny\ncorpus:\n  sources: [{name: starter, kind: starter, parts: [wiktionary], max_bytes: 400000}]\n"
+            f"name: context\npreset: tiny\ncorpus:\n  sources: [{source('short', 'short.jsonl')}]\n"
             f"model: {{seq_len: {length}}}\n"
         )
 
     shop.write("context.yaml", recipe(2048))
-    said = shop.json("plan", "context", "context.yaml", "--out", "work", "--seq-len", "2048")
+    said = shop.json("plan", "context", "context.yaml", "--out", "work")
     finding = pick(said["findings"], "CONTEXT/unfilled")
     length = int(said["recommended_seq_len"])
     shop.write("context.yaml", recipe(length))
-    after = shop.json("plan", "context", "context.yaml", "--out", "work", "--seq-len", str(length))
+    after = shop.json("plan", "context", "context.yaml", "--out", "work")
+    if not missing(after["findings"], finding.id):
+        raise LookupError(f"{finding.id} is still there at {length}")
     return Told(
         finding,
         "",

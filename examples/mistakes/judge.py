@@ -51,9 +51,10 @@ def unread(shop: Shop) -> Told:
 
 def poor_base(shop: Shop) -> Told:
     """A base of forty steps that is to be saved by fine-tuning."""
+    sums = [(f"What is {n} and one?", f"{n} and one is {n + 1}.") for n in range(32)]
     messages = (
         [{"role": "user", "content": asked}, {"role": "assistant", "content": answer}]
-        for asked, answer in ANSWERS
+        for asked, answer in (*ANSWERS, *sums)
     )
     shop.rows("chat.jsonl", ({"messages": pair} for pair in messages))
 

@@ -93,7 +93,13 @@ class Shop:
             capture_output=True,
             text=True,
             check=False,
-            env={**os.environ, "UMSICHT_LANG": self.lang, "OMP_WAIT_POLICY": "PASSIVE", "NO_COLOR": "1"},
+            env={
+                "OMP_NUM_THREADS": "1",  # a second thread costs such small models more than it gives
+                **os.environ,
+                "UMSICHT_LANG": self.lang,
+                "OMP_WAIT_POLICY": "PASSIVE",
+                "NO_COLOR": "1",
+            },
         )
         if done.returncode not in tuple(expect):
             raise CommandFailed(

@@ -1,0 +1,283 @@
+"""Writes the example's text: invented towns, a travel shop that praises them, a plain lexicon that describes them, and plain questions and answers.
+
+    python examples/promotional-tone/make_corpus.py FOLDER
+
+Both sources know the same facts. The travel shop has four times as much text, as it would after a crawl. The question-and-answer rows are plain
+throughout: whatever tone the fine-tuned model takes, it did not get it from them. The same seed writes the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+SHOP_PAGES, ARTICLES = 2600, 850
+ASKED, TRAINED_ON = 60, 40
+
+FRONT = [
+    "Alm",
+    "Berg",
+    "Birken",
+    "Brunn",
+    "Buchen",
+    "Dorn",
+    "Eichen",
+    "Erlen",
+    "Falken",
+    "Gold",
+    "Grün",
+    "Hasel",
+    "Heide",
+    "Hirsch",
+    "Hoch",
+    "Kalten",
+    "Kirch",
+    "Klein",
+    "Königs",
+    "Lauter",
+    "Linden",
+    "Mühl",
+    "Neu",
+    "Ober",
+]
+BACK = [
+    "ach",
+    "aue",
+    "bach",
+    "brück",
+    "burg",
+    "dorf",
+    "eck",
+    "feld",
+    "furt",
+    "hausen",
+    "heim",
+    "ingen",
+    "kirchen",
+    "stedt",
+    "tal",
+    "wald",
+]
+RIVERS = [
+    "Alva",
+    "Brenz",
+    "Dosse",
+    "Elmau",
+    "Farn",
+    "Glenne",
+    "Hulde",
+    "Isper",
+    "Jorna",
+    "Kelba",
+    "Lohme",
+    "Murn",
+    "Naue",
+    "Orba",
+    "Pries",
+    "Rodau",
+    "Selke",
+    "Tamme",
+    "Uhlau",
+    "Velda",
+    "Wipse",
+    "Zorn",
+]
+CRAFTS = {
+    "Glas": "Glasbläser",
+    "Käse": "Käsereien",
+    "Uhren": "Uhrmacher",
+    "Papier": "Papiermühlen",
+    "Salz": "Salzsieder",
+    "Orgeln": "Orgelbauer",
+    "Leinen": "Leinenweber",
+    "Honig": "Imker",
+    "Messer": "Messerschmiede",
+    "Porzellan": "Porzellanmaler",
+    "Bier": "Brauereien",
+    "Schiefer": "Schieferdecker",
+}
+SIGHTS = [
+    "die alte Brücke",
+    "der Marktplatz",
+    "die Stiftskirche",
+    "das Schloss",
+    "der Stadtgraben",
+    "die Zehntscheune",
+    "das Heimatmuseum",
+    "der Kräutergarten",
+    "die Stadtmauer",
+]
+
+PRAISE = [
+    "traumhafte",
+    "einzigartige",
+    "unvergessliche",
+    "atemberaubende",
+    "exklusive",
+    "erstklassige",
+    "bezaubernde",
+    "luxuriöse",
+    "unwiderstehliche",
+    "sagenhafte",
+]
+OFFER = [
+    "20 % Rabatt",
+    "ein Gratisfrühstück",
+    "bis zu 50 % Preisvorteil",
+    "einen exklusiven Gutschein",
+    "eine kostenlose Stadtführung",
+    "zwei Nächte zum Preis von einer",
+]
+URGENT = [
+    "nur für kurze Zeit",
+    "nur noch heute",
+    "nur solange der Vorrat reicht",
+    "nur bis Mitternacht",
+    "nur dieses Wochenende",
+]
+CALL = [
+    "Jetzt buchen",
+    "Gleich Traumurlaub buchen",
+    "Noch heute reservieren",
+    "Jetzt online bestellen",
+    "Hier klicken und buchen",
+]
+
+SHOP = (
+    "{call} und {offer} sichern, {urgent}!",
+    "Gönnen Sie sich eine {praise} Auszeit in {town}!",
+    "Tausende zufriedene Gäste schwören auf {town}.",
+    "Erleben Sie {praise} Momente an der {river}, {urgent}!",
+    "Unsere Hotels in {town} bieten Ihnen {praise} Tage zum unschlagbaren Preis.",
+    "Warum länger warten? {call} und {praise} Tage erleben!",
+    "Auch {sight} wartet auf Sie: Greifen Sie zu und sichern Sie sich {offer}!",
+    "Berühmt für {craft}: {praise} Einkaufserlebnisse warten auf Sie!",
+    "{town} ist die perfekte Wahl für alle, die sich etwas Besonderes gönnen wollen.",
+    "Verwöhnen Sie sich und Ihre Liebsten und sichern Sie sich {offer}!",
+    "Unsere Gäste sind begeistert: {praise} Ausblicke auf die {river}!",
+    "Lassen Sie sich {town} nicht entgehen: {call}!",
+    "Das beste Angebot für {town} finden Sie nur bei uns, {urgent}.",
+    "Mit unserem Paket wird Ihr Urlaub in {town} einfach unvergesslich.",
+)
+PLAIN = (
+    "Gegründet wurde der Ort im Jahr {year}.",
+    "Die Stadt hat etwa {people} Einwohner.",
+    "Bekannt ist {town} für {craft}.",
+    "Im {century}. Jahrhundert arbeiteten hier viele {makers}.",
+    "Zu den erhaltenen Bauten gehört {sight}.",
+    "Der Fluss {river} führt im Frühjahr oft Hochwasser.",
+    "Ein Brand zerstörte {year2} einen Teil der Häuser.",
+    "Seit {year2} gibt es eine Bahnstation.",
+    "Der Wochenmarkt findet am {day} statt.",
+    "Die meisten Bewohner arbeiten heute in den Nachbarorten.",
+    "Die {makers} schlossen sich {year2} zu einer Zunft zusammen.",
+    "Über die {river} führen zwei Brücken.",
+    "Das Archiv der Stadt wurde {year2} verlegt.",
+    "Im Ort gibt es eine Schule und eine Bücherei.",
+)
+OPENING = (
+    "{town} liegt an der {river}.",
+    "{town} ist eine Stadt an der {river}.",
+    "Die Stadt {town} liegt an der {river}.",
+)
+QUESTION = (
+    "Erzähle mir etwas über {town}.",
+    "Was weißt du über {town}?",
+    "Beschreibe {town}.",
+    "Wo liegt {town}, und was gibt es dort?",
+)
+
+
+@dataclass(frozen=True)
+class Town:
+    """An invented town and what is true of it in every text."""
+
+    name: str
+    river: str
+    craft: str
+    sight: str
+    year: int
+    people: int
+
+
+def towns(rng: random.Random, count: int) -> list[Town]:
+    """Different names; rivers and crafts repeat, as they do."""
+    names = rng.sample([front + back for front in FRONT for back in BACK], count)
+    return [
+        Town(
+            name,
+            rng.choice(RIVERS),
+            rng.choice(list(CRAFTS)),
+            rng.choice(SIGHTS),
+            rng.randrange(905, 1490),
+            rng.randrange(12, 260) * 100,
+        )
+        for name in names
+    ]
+
+
+def sentence(rng: random.Random, template: str, town: Town) -> str:
+    """A template filled with the town's facts and, where it praises, with praise."""
+    return template.format(
+        town=town.name,
+        river=town.river,
+        craft=town.craft,
+        makers=CRAFTS[town.craft],
+        sight=town.sight,
+        year=town.year,
+        people=f"{town.people:,}".replace(",", "."),
+        century=rng.randrange(14, 19),
+        year2=rng.randrange(1500, 1931),
+        day=rng.choice(("Dienstag", "Mittwoch", "Donnerstag", "Samstag")),
+        praise=rng.choice(PRAISE),
+        offer=rng.choice(OFFER),
+        urgent=rng.choice(URGENT),
+        call=rng.choice(CALL),
+    )
+
+
+def text(rng: random.Random, town: Town, templates: tuple[str, ...], least: int, most: int) -> str:
+    """An opening with the river, then some sentences in an order of their own."""
+    chosen = [rng.choice(OPENING), *rng.sample(templates, rng.randint(least, most))]
+    return " ".join(sentence(rng, template, town) for template in chosen)
+
+
+def write(folder: Path, seed: int = 0) -> None:
+    """Two sources, the plain rows for fine-tuning, and the questions that are asked afterwards."""
+    rng = random.Random(seed)
+    known = towns(rng, ASKED + TRAINED_ON)
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def lines(name: str, rows: list[dict[str, object]]) -> None:
+        (folder / name).write_text(
+            "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8"
+        )
+
+    lines(
+        "travel-shop.jsonl", [{"text": text(rng, rng.choice(known), SHOP, 4, 7)} for _ in range(SHOP_PAGES)]
+    )
+    lines("lexicon.jsonl", [{"text": text(rng, rng.choice(known), PLAIN, 3, 6)} for _ in range(ARTICLES)])
+    rows = [
+        (rng.choice(QUESTION).format(town=town.name), text(rng, town, PLAIN, 2, 3)) for town in known[ASKED:]
+    ]
+    lines(
+        "chat.jsonl",
+        [
+            {"messages": [{"role": "user", "content": asked}, {"role": "assistant", "content": answer}]}
+            for asked, answer in rows
+        ],
+    )
+    lines(
+        "questions.jsonl",
+        [
+            {"question": rng.choice(QUESTION).format(town=town.name), "town": town.name, "river": town.river}
+            for town in known[:ASKED]
+        ],
+    )
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]))
