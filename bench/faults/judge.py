@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from typing import Any
 
 from bench.faults.case import Case
@@ -17,11 +18,14 @@ def first_of(answer: dict[str, Any]) -> dict[str, Any]:
 
 def judge(case: Case, answer: dict[str, Any]) -> str:
     """named: the cause is of the right family in the right place; misnamed: something else stands first; missed: nothing was said."""
+    if "LookupError" in answer.get("error", ""):
+        return "not planted"
     if not answer["named"]:
         return "missed"
     first = first_of(answer)
     family, place = first["id"].partition("/")[0], first["location"].partition(":")[0]
-    return "named" if family in case.families and place in case.places else "misnamed"
+    right = any(fnmatchcase(place, wanted) for wanted in case.places)
+    return "named" if family in case.families and right else "misnamed"
 
 
 def row_of(case: Case, answer: dict[str, Any]) -> dict[str, Any]:
@@ -38,5 +42,5 @@ def row_of(case: Case, answer: dict[str, Any]) -> dict[str, Any]:
         "latest": case.moment,
         "seconds": round(answer.get("seconds", 0.0), 1),
         "error": answer.get("error", ""),
-        "all": [f"{one['id']} @ {one['location']}" for one in answer["named"]],
+        "all": [f"{one['id']} @ {one['location']} {one.get('said', '')}" for one in answer["named"]],
     }

@@ -11,6 +11,8 @@ Rows = list[dict[str, Any]]
 
 def figures(bench: Bench, rows: Rows, quiet: Rows) -> None:
     """The bars of the bench."""
+    broken = [row for row in rows if row["verdict"] == "not planted"]
+    bench.figure("injections that could not be planted", len(broken), "== 0")
     n = max(1, len(rows))
     right = [row for row in rows if row["verdict"] == "named"]
     early = [row for row in right if row["moment"] == "before"]

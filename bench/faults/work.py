@@ -13,10 +13,15 @@ from umsicht.findings import Finding, UserError
 from umsicht.guard import check, preflight
 
 
+def said(finding: Finding) -> str:
+    """What a probe that fell over says of it; nothing for others."""
+    return str(dict(finding.numbers)) if finding.id == "RECORD/probe-failed" else ""
+
+
 def plain(findings: Iterable[Finding]) -> list[dict[str, Any]]:
     """Findings as JSON, notes left out."""
     return [
-        {"id": f.id, "grade": f.grade, "location": f.location, "stage": f.stage}
+        {"id": f.id, "grade": f.grade, "location": f.location, "stage": f.stage, "said": said(f)}
         for f in findings
         if f.grade != "note"
     ]

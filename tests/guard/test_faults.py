@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from bench.faults import healthy
 from bench.faults.__main__ import SHORT
-from bench.faults.judge import judge
 from bench.faults.cases import CASES
+from bench.faults.judge import judge
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -13,6 +13,7 @@ from bench.faults.cases import (  # isort: skip
     resume,
     evaluation,
     distributed,
+    tuning,
     foreign,
     beyond,
     during,
@@ -34,4 +35,5 @@ __all__ = [
     "resume",
     "targets",
     "text",
+    "tuning",
 ]

@@ -113,8 +113,8 @@ def _absolute(size: float) -> Plant:
         rewrite(
             Transformer,
             "hidden",
-            "        first = x\n",
-            f"        x = x + {size} * torch.sin(positions.float())[None, :, None] * torch.arange(x.shape[-1])[None, None, :] / x.shape[-1]\n        first = x\n",
+            "        x = self.through(",
+            f"        x = x + {size} * torch.sin(positions.float())[None, :, None] * torch.arange(x.shape[-1])[None, None, :] / x.shape[-1]\n        x = self.through(",
         )
 
     return plant

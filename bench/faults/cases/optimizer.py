@@ -92,7 +92,7 @@ def _factor(new: str) -> Plant:
         from umsicht.train.schedule import Schedule
 
         rewrite(
-            Schedule, "factor", "warmup = self.warmup_steps\n", f"warmup = self.warmup_steps\n    {new}\n"
+            Schedule, "factor", "warmup = self.warmup_steps\n", f"warmup = self.warmup_steps\n        {new}\n"
         )
 
     return plant
@@ -109,6 +109,6 @@ case(
     "OP9",
     "OPT-WIRING NUMERIC",
     "schedule|optimizer|training step",
-    {"code": _factor("pass\n    if step > 300: return 20.0")},
-    {"code": _factor("pass\n    if step == 3: return 0.5")},
+    {"code": _factor("if step > 300: return 20.0")},
+    {"code": _factor("if step == 3: return 0.5")},
 )

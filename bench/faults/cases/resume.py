@@ -60,7 +60,7 @@ def _micro(new: str) -> Plant:
             Trainer,
             "_resume",
             "self.saver.resumed_at(loaded.step, loaded.tokens)",
-            f"self.saver.resumed_at(loaded.step, loaded.tokens)\n    old = self.source.micro_batches\n    base = loaded.step\n    self.source.micro_batches = lambda step, *a, **k: old({new}, *a, **k)",
+            f"self.saver.resumed_at(loaded.step, loaded.tokens)\n        old = self.source.micro_batches\n        base = loaded.step\n        self.source.micro_batches = lambda step, *a, **k: old({new}, *a, **k)",
         )
 
     return plant
@@ -82,7 +82,7 @@ def _rate_after(new: str) -> None:
         Trainer,
         "_resume",
         "self.saver.resumed_at(loaded.step, loaded.tokens)",
-        f"self.saver.resumed_at(loaded.step, loaded.tokens)\n    base, real = loaded.step, self.schedule\n    class Again:\n        def factor(self, step): return real.factor({new})\n    self.schedule = Again()",
+        f"self.saver.resumed_at(loaded.step, loaded.tokens)\n        base, real = loaded.step, self.schedule\n        class Again:\n            def factor(self, step): return real.factor({new})\n        self.schedule = Again()",
     )
 
 

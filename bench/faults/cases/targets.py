@@ -160,26 +160,37 @@ def _gradient(old: str, new: str) -> Plant:
     return plant
 
 
+def _backward(old: str, new: str) -> Plant:
+    """A change in the loop over micro-batches."""
+
+    def plant(p: Any) -> None:
+        from umsicht.train.reduction import Alone
+
+        rewrite(Alone, "backward", old, new)
+
+    return plant
+
+
+_CLEAR = "[setattr(p, 'grad', None) for p in model.parameters()]"
 _DIVIDE = "(sums.objective / max(1, count)).backward()"
 case(
     "TG11a",
     "LOSS-NORM",
     "training step|loss",
-    {"code": _gradient(_DIVIDE, "sums.objective.backward()")},
-    {"code": _gradient(_DIVIDE, "(sums.objective / max(1, count - 4)).backward()")},
+    {"code": _backward(_DIVIDE, "sums.objective.backward()")},
+    {"code": _backward(_DIVIDE, "(sums.objective / max(1, count - 4)).backward()")},
 )
 case(
     "TG11b",
     "LOSS-NORM",
     "training step|loss",
     {
-        "code": _gradient(
-            _DIVIDE,
-            "(sums.objective / max(1, int((batch.targets != IGNORE).sum())) / len(batches)).backward()",
+        "code": _backward(
+            _DIVIDE, "(sums.objective / max(1, int((batch.targets >= 0).sum())) / len(batches)).backward()"
         )
     },
     {
-        "code": _gradient(
+        "code": _backward(
             _DIVIDE, "(sums.objective / max(1, count) * (1.02 if len(batches) > 1 else 1.0)).backward()"
         )
     },
@@ -189,15 +200,14 @@ case(
     "LOSS-NORM OPT-WIRING",
     "training step|loss",
     {
-        "code": _gradient(
-            "            sums = self.objective",
-            "            self.carried.optimizer.zero_grad()\n            sums = self.objective",
+        "code": _backward(
+            "            sums = objective(", f"            {_CLEAR}\n            sums = objective("
         )
     },
     {
-        "code": _gradient(
-            "            sums = self.objective",
-            "            if len(batches) > 2 and batch is batches[1]: self.carried.optimizer.zero_grad()\n            sums = self.objective",
+        "code": _backward(
+            "            sums = objective(",
+            f"            if len(batches) > 2 and batch is batches[1]: {_CLEAR}\n            sums = objective(",
         )
     },
 )

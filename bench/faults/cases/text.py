@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -197,4 +198,30 @@ case(
     "token storage",
     {"stored": _drift(False)},
     {"stored": _drift(True)},
+)
+
+
+def _cleaned(change: Callable[[str], str], where: Callable[[Any], bool]) -> Plant:
+    """Lost between source and corpus: the text as read stands beside the text as handed on."""
+
+    def plant(p: Any) -> None:
+        p.raw = list(p.train)
+        p.train[:] = [replace(one, text=change(one.text)) if where(one) else one for one in p.train]
+
+    return plant
+
+
+case(
+    "TX1b",
+    "TEXT-LOSS",
+    "raw text",
+    {"text": _cleaned(str.lower, lambda one: True)},
+    {"text": _cleaned(str.lower, lambda one: one.slice == "prose.de")},
+)
+case(
+    "TX2b",
+    "TEXT-LOSS",
+    "raw text",
+    {"text": _cleaned(_spaces, lambda one: True)},
+    {"text": _cleaned(lambda text: text.replace("\n", " "), lambda one: one.source == "stdlib")},
 )

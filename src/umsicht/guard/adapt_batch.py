@@ -262,11 +262,9 @@ def shifted(examples: list[Example]) -> int | None:
     for example in examples:
         for offset in scores:
             scores[offset].append(example.agreement(offset))
-    means = {
-        offset: sum(values) / len(values)
-        for offset, values in scores.items()
-        if all(v == v for v in values) and values
-    }
+    # A batch without any active label says nothing about the offset.
+    told = {offset: [v for v in values if v == v] for offset, values in scores.items()}
+    means = {offset: sum(values) / len(values) for offset, values in told.items() if values}
     best = max(means, key=lambda key: means[key], default=None)
     return best if best is not None and means[best] > 0.5 else None
 

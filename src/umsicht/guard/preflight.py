@@ -16,14 +16,17 @@ from umsicht.guard.adapt_batch import read_batch
 from umsicht.guard.adapt_loss import LossView
 from umsicht.guard.adapt_model import ModelView
 from umsicht.guard.declared import Declared
+from umsicht.guard.monitors import monitors
 from umsicht.guard.probe import Order, Report
 from umsicht.guard.probes import PIPELINE_PROBES
 from umsicht.guard.probes.rehearse import Stage, scratch
 from umsicht.guard.subject import Subject
 from umsicht.recipe import Recipe
+from umsicht.recipe.train import TrainSettings
 from umsicht.record import QUIET, Progress
 from umsicht.score import score_split
 from umsicht.tokens import PackedSource, TokenData
+from umsicht.train.hooks import Hook
 from umsicht.train.machine import resolve
 from umsicht.train.objective import LanguageModelling
 
@@ -124,6 +127,7 @@ def subject_of(inputs: PreflightInputs, folder: Path, *, quick: bool = False) ->
         steps=10,
         machine=machine,
         objective=inputs.objective,
+        monitors=watching(inputs, source),
     )
     scored = scored_documents(data.val if data.val.n_documents else data.train)
     extra: dict[str, Any] = {
@@ -163,6 +167,18 @@ def subject_of(inputs: PreflightInputs, folder: Path, *, quick: bool = False) ->
         seed=recipe.seed,
         quick=quick,
         extra=extra,
+    )
+
+
+def watching(inputs: PreflightInputs, source: Any) -> Callable[[TrainSettings, int], list[Hook]]:
+    """The run's own monitors, for rehearsals of the net."""
+    return lambda settings, steps: monitors(
+        inputs.recipe.check,
+        source=source,
+        settings=settings,
+        schedule_steps=steps,
+        tokenizer=inputs.tokenizer,
+        objective=inputs.objective,
     )
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from umsicht.findings import Finding, UserError
@@ -45,6 +47,14 @@ STAGES = (
 
 class Cannot(Exception):
     """A probe cannot look at this subject; the reason is shown in the report, never counted as passed."""
+
+
+class Said(Exception):
+    """Something under the probe has itself said what is wrong: that is the finding, whatever the probe would have made of it."""
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(finding.id)
+        self.finding = finding
 
 
 @dataclass(frozen=True)
@@ -165,6 +175,10 @@ class Order:
         except Cannot as reason:
             self._note(probe, begun, "skipped", str(reason))
             return []
+        except Said as said:
+            found = [replace(said.finding, stage=probe.stage)]
+        except OSError as error:
+            found = [_disk(probe, error)]
         except UserError:
             raise
         except (
@@ -188,6 +202,20 @@ class Order:
         )
         self._note(probe, begun, state)
         return found
+
+
+def _disk(probe: Probe, error: OSError) -> Finding:
+    """The disk refused: said as such, with what is left on it."""
+    path = Path(str(error.filename or "."))
+    folder = next((one for one in (path, *path.parents) if one.is_dir()), Path())
+    free = shutil.disk_usage(folder).free
+    return Finding(
+        "CHECKPOINT/not-written",
+        "stop",
+        probe.stage,
+        location=str(path),
+        numbers={"step": 0, "error": error.strerror or str(error), "needed_bytes": 0, "free_bytes": free},
+    )
 
 
 def _fell_over(probe: Probe, error: Exception) -> Finding:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -230,6 +231,16 @@ class Watch:
         """Tell the monitor the batch before `optimizer.step()`: it is kept with any alarm and used to replay a failure."""
         self._batch = batch
 
+    @contextmanager
+    def computing(self) -> Iterator[None]:
+        """Around forward and backward: an id outside the embedding raises there, and is named like any other cause."""
+        try:
+            yield
+        except (IndexError, RuntimeError) as error:
+            if self._batch is None or self.loss is None:
+                raise
+            raise GuardStop(self._explain(math.nan)) from error
+
     def step(self, loss: torch.Tensor | float, batch: Any = None, **figures: float) -> list[Finding]:
         """One training step is done (or about to be): judge its loss, write a row, return what is new. May raise `GuardStop`."""
         if self._writer is None:
@@ -358,6 +369,7 @@ class Watch:
         """Name the first bad tensor and the cause by two replays, where a loss and a batch are at hand; else from the weights alone."""
         example = self._example()
         first = second = Replay(loss=value)
+        self.folder.mkdir(parents=True, exist_ok=True)
         if self.loss is not None and self._batch is not None:
             loss, batch = self.loss, self._batch
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from umsicht.guard.probe import Probe
 from umsicht.guard.probes import algebra, audit, wiring
+from umsicht.guard.probes.alongside import alongside
 from umsicht.guard.probes.documents import document_isolation
 from umsicht.guard.probes.dtypes import dtypes
 from umsicht.guard.probes.evaluation import evaluation
+from umsicht.guard.probes.fed_rows import boundary_tokens, repeated_rows
 from umsicht.guard.probes.initial import initialisation
 from umsicht.guard.probes.ledger import order, rows
 from umsicht.guard.probes.mask import active_targets
+from umsicht.guard.probes.net import safety_net
 from umsicht.guard.probes.norm import loss_norm
 from umsicht.guard.probes.overfit import overfit
 from umsicht.guard.probes.overlap import overlap
@@ -40,6 +43,8 @@ _COMMON: tuple[Probe, ...] = (
 
 PROBES: tuple[Probe, ...] = (
     *_COMMON,
+    Probe("T3 batches", "boundaries", boundary_tokens),
+    Probe("T15 batches", "data-order", repeated_rows),
     Probe("T10", "batch-algebra", wiring.batch_algebra),
     Probe("T11", "one-step", wiring.one_step),
 )
@@ -53,7 +58,9 @@ PIPELINE_PROBES: tuple[Probe, ...] = (
     Probe("T6 loader", "active-targets", loader_targets),
     Probe("T10", "batch-algebra", algebra.batch_algebra),
     Probe("T11", "one-step", audit.one_step),
+    Probe("T13 loop", "evaluation", alongside, slow=True),
     Probe("T14", "resume", rehearsal, slow=True),
     Probe("T21", "checkpoint", checkpoint_integrity, slow=True),
     Probe("stability", "stability", stability, slow=True),
+    Probe("T18 T19 T20", "stability", safety_net, slow=True),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -11,6 +12,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from umsicht.findings import Finding
+from umsicht.guard.probes.initial import unusable
 from umsicht.guard.subject import Subject, grade_if, numbers
 
 STAGE = "dtypes"
@@ -20,10 +22,18 @@ HALF = (torch.bfloat16, torch.float16)
 def dtypes(subject: Subject) -> Iterator[Finding]:
     """Parameters, rotary tables, attention calls, and the loss: each in the format and with the values it should have."""
     module = subject.need_module()
+    # First of all: what is not a number would be blamed on whatever is computed from it next.
+    broken = list(unusable(module))
+    yield from broken
+    if broken:
+        return
     yield from _parameters(subject, module)
     tap = listen(subject)
     yield from _rotary(subject, module, tap)
-    yield from _attention(subject, tap)
+    found = list(_attention(subject, tap))
+    yield from found
+    if not found and subject.model is not None and subject.examples and subject.looks_fresh:
+        yield from _sharpness(listen(subject, awake=False))
     yield from _loss(subject)
 
 
@@ -121,9 +131,7 @@ class Listener(TorchFunctionMode):
                 "empty_rows": empty,
                 "dropout": float(given.get("dropout_p", 0.0) or 0.0),
                 "dtype": query.dtype,
-                "logits": float((query.detach().float() @ key.detach().float().transpose(-1, -2)).std())
-                if query.shape[:-2] == key.shape[:-2]
-                else math.nan,
+                **_entropy(query, key, mask, given.get("scale")),
             }
         )
 
@@ -146,13 +154,59 @@ class Listener(TorchFunctionMode):
         )
 
 
-def listen(subject: Subject) -> Listener:
-    """One forward pass in eval mode with the listener on."""
+def _entropy(query: torch.Tensor, key: torch.Tensor, mask: Any, scale: Any) -> dict[str, float]:
+    """Spread of the scores, and mean entropy of the causal attention rows as a share of the largest one possible."""
+    seq = query.shape[-2]
+    if query.shape[:-2] != key.shape[:-2] or key.shape[-2] != seq or seq < 8:
+        return {"logits": math.nan, "entropy": 1.0}
+    scores = query.detach().float() @ key.detach().float().transpose(-1, -2)
+    scores = scores * (scale or 1 / math.sqrt(query.shape[-1]))
+    allowed = torch.ones(seq, seq, dtype=torch.bool, device=scores.device).tril()
+    if isinstance(mask, torch.Tensor):
+        allowed = allowed & (mask if mask.dtype == torch.bool else mask > -1e4)
+    chance = torch.softmax(scores.masked_fill(~allowed, -torch.inf), dim=-1)
+    entropy = -(chance * chance.clamp_min(1e-30).log()).sum(-1)
+    most = allowed.expand(scores.shape).sum(-1).float().log()
+    share = (entropy / most.clamp_min(1e-9))[most > math.log(4)]
+    return {"logits": float(scores.std()), "entropy": float(share.mean()) if share.numel() else 1.0}
+
+
+def listen(subject: Subject, *, awake: bool = True) -> Listener:
+    """One forward pass in eval mode with the listener on; with the weights woken, or as they were initialised."""
     view = subject.need_model()
     listener = Listener()
-    with torch.no_grad(), view.mode(training=False), subject.awake(), listener:
+    woken = subject.awake() if awake else contextlib.nullcontext()
+    with torch.no_grad(), view.mode(training=False), woken, listener:
         view.logits(subject.small.ids, **subject.small.context)
     return listener
+
+
+def _sharpness(tap: Listener) -> Iterator[Finding]:
+    """At the start no head knows where to look: its entropy is close to that of looking everywhere, and alike in every layer."""
+    for index, call in enumerate(tap.calls):
+        if call["entropy"] < 0.6:
+            yield Finding(
+                "NUMERIC/attention-sharp",
+                "stop",
+                STAGE,
+                location=f"model: attention call {index}",
+                numbers=numbers(entropy=call["entropy"], logits=call["logits"], usual=1.0),
+            )
+            return
+    spreads = [call["logits"] for call in tap.calls if math.isfinite(call["logits"])]
+    if len(spreads) < 2 or min(spreads) < 0.3:
+        return
+    middle = sorted(spreads)[(len(spreads) - 1) // 2]
+    for index, value in enumerate(spreads):
+        if value > 1.5 * middle or value < middle / 1.5:
+            yield Finding(
+                "NUMERIC/attention-sharp",
+                "stop",
+                STAGE,
+                location=f"model: attention call {index}",
+                numbers=numbers(entropy=tap.calls[index]["entropy"], logits=value, usual=middle),
+            )
+            return
 
 
 def _attention(subject: Subject, tap: Listener) -> Iterator[Finding]:

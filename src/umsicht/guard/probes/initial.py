@@ -21,11 +21,9 @@ LAYER = re.compile(r"(?<![A-Za-z0-9])\d+(?![A-Za-z0-9])")
 
 
 def initialisation(subject: Subject) -> Iterator[Finding]:
-    """Non-finite or absurd weights, odd ones out among equals, twins, damaged rows, then the loss on random targets."""
+    """Odd ones out among equals, twins, damaged rows, then the loss on random targets."""
     module = subject.need_module()
-    broken = list(_unusable(module))
-    yield from broken
-    if any(finding.grade == "stop" for finding in broken):
+    if any(finding.grade == "stop" for finding in unusable(module)):
         return
     fresh = subject.looks_fresh
     yield from _odd_one_out(module, fresh)
@@ -41,7 +39,7 @@ def role(name: str) -> str:
     return LAYER.sub("#", name)
 
 
-def _unusable(module: nn.Module) -> Iterator[Finding]:
+def unusable(module: nn.Module) -> Iterator[Finding]:
     """Weights that no initialisation gives: NaN, infinity, or values of uninitialised memory."""
     for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
         if not tensor.is_floating_point() or tensor.numel() == 0 or tensor.is_meta:
@@ -49,7 +47,7 @@ def _unusable(module: nn.Module) -> Iterator[Finding]:
                 yield Finding(
                     "LOAD-MAP/not-materialised",
                     "stop",
-                    STAGE,
+                    "dtypes",
                     location=f"model: {name}",
                     numbers=numbers(name=name),
                 )
@@ -65,7 +63,7 @@ def _unusable(module: nn.Module) -> Iterator[Finding]:
             yield Finding(
                 "NUMERIC/weights-not-finite",
                 "stop",
-                STAGE,
+                "dtypes",
                 location=f"model: {name}",
                 numbers=numbers(name=name, values=count, share=count / tensor.numel()),
             )
@@ -75,7 +73,7 @@ def _unusable(module: nn.Module) -> Iterator[Finding]:
             yield Finding(
                 "NUMERIC/weights-huge",
                 "stop",
-                STAGE,
+                "dtypes",
                 location=f"model: {name}",
                 numbers=numbers(name=name, largest=largest),
             )

@@ -58,8 +58,10 @@ def _first_of_kind(found: list[Finding]) -> Iterator[Finding]:
 
 def _distinct(subject: Subject) -> list[Example]:
     """A few batches, those with pads and ignored labels first, cut to a few rows."""
+    # First batches whose marks disagree among themselves, then those that ignore most.
     ranked = sorted(
-        subject.examples, key=lambda example: float((example.active & example.real).float().mean())
+        subject.examples,
+        key=lambda example: (-_disagreement(example), float((example.active & example.real).float().mean())),
     )
     chosen = [*ranked[:2], *subject.examples[:LOOKED_AT]]
     out = []
@@ -69,6 +71,13 @@ def _distinct(subject: Subject) -> list[Example]:
         order = torch.argsort(share)[:rows]
         out.append(to_device(example.take(order.cpu()), subject.need_model().device))
     return out
+
+
+def _disagreement(example: Example) -> int:
+    """Positions that the labels mark and a weight beside them leaves out."""
+    if example.labels is None or example.weights is None:
+        return 0
+    return int(((example.labels >= 0) & (example.weights <= 0)).sum())
 
 
 def _rows(subject: Subject) -> Iterator[Finding]:
@@ -97,6 +106,8 @@ def _rows(subject: Subject) -> Iterator[Finding]:
         yield Finding("TARGET-MASK/empty-rows", "warn", STAGE, location="targets", numbers=counts)
     if subject.declared.loss_on == "all" and active:
         yield from _all_trained(subject)
+    if subject.declared.loss_on == "responses" and active:
+        yield from _answers_trained(subject)
 
 
 def _all_trained(subject: Subject) -> Iterator[Finding]:
@@ -109,6 +120,30 @@ def _all_trained(subject: Subject) -> Iterator[Finding]:
         should[:, :-1] &= example.real[:, 1:]
         should[:, -1] &= subject.label_offset == 1 and mask[:, -1]
         missing = should & ~mask
+        lost += int(missing.sum())
+        positions += int(should.sum())
+        if bool(missing.any()) and not where:
+            row, position = (int(value) for value in missing.nonzero()[0])
+            where = f"batch {index}, row {row}, position {position}"
+    if lost:
+        yield Finding(
+            "TARGET-MASK/lost",
+            "stop",
+            STAGE,
+            location=f"targets: {where}",
+            numbers=numbers(lost=lost, positions=positions, share=lost / max(1, positions)),
+        )
+
+
+def _answers_trained(subject: Subject) -> Iterator[Finding]:
+    """Declared: answers are trained on. Where a mask beside the labels says what is answer, all of it must be, its first token too."""
+    lost = positions = 0
+    where = ""
+    for index, example in enumerate(subject.examples):
+        if example.weights is None or example.labels is None:
+            continue
+        should = (example.weights > 0) & example.real
+        missing = should & (example.labels < 0)
         lost += int(missing.sum())
         positions += int(should.sum())
         if bool(missing.any()) and not where:

@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from umsicht.findings import Finding
+from umsicht.guard.probe import Said
 from umsicht.guard.subject import Subject
 from umsicht.recipe.train import BudgetSettings, CheckpointSettings, TrainSettings
 from umsicht.record import Run
@@ -146,7 +147,7 @@ class Stage:
     steps: int = 10
     machine: dict[str, Any] | None = None
     objective: Any = None
-    monitors: Callable[[], list[Hook]] | None = None
+    monitors: Callable[[TrainSettings, int], list[Hook]] | None = None
 
     def short(self, steps: int | None = None, **changes: Any) -> TrainSettings:
         """The recipe's settings on a run of a few steps; checkpoints only where the rehearsal asks for one."""
@@ -209,7 +210,12 @@ class Stage:
 def fit(trainer: Trainer) -> Outcome:
     """Run a rehearsal. What lives already is put out of the collector's sight: the loop collects at its start, and a check starts it often."""
     gc.freeze()
-    return trainer.fit()
+    outcome = trainer.fit()
+    unwritten = [one for one in trainer.run.findings() if one["id"] == "CHECKPOINT/not-written"]
+    if unwritten:
+        # Whatever follows would be blamed on the resume; it is the disk.
+        raise Said(Finding.from_dict({**unwritten[0], "grade": "stop"}))
+    return outcome
 
 
 @contextmanager

@@ -6,16 +6,19 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+import orjson
 import torch
 
 from umsicht.findings import Finding
 from umsicht.guard.probes.rehearse import Recorder, Stage, Trace, fit, stage_of
 from umsicht.guard.subject import Subject, numbers
+from umsicht.recipe.train import EarlyStoppingSettings
 from umsicht.train import checkpoints
 
 STAGE = "resume"
 STEPS = 9
 STOPS = (3, 6)
+STATE = ("step", "tokens", "source", "hooks", "best", "early_stopping")
 ORDER = ("batch", "rate", "loss", "gradient", "weights")
 
 
@@ -121,6 +124,7 @@ def checkpoint_integrity(subject: Subject) -> Iterator[Finding]:
         return
     loaded = checkpoints.load(path)
     yield from _same_tensors(trainer, loaded, recorder)
+    yield from _same_state(stage)
     yield from _strict(stage, loaded)
     yield from _ties(stage, trainer, loaded)
     yield from _damage(stage, run)
@@ -156,6 +160,66 @@ def _same_tensors(trainer: Any, loaded: Any, recorder: Recorder) -> Iterator[Fin
             location=f"checkpoint: {off[0] if off else 'optimizer'}",
             numbers=numbers(tensors=len(off), names=", ".join(off[:5])),
         )
+
+
+def _same_state(stage: Stage) -> Iterator[Finding]:
+    """All that is no tensor: position, best values, random states, what monitors remember; and a snapshot that is a copy."""
+    settings = stage.short(3)
+    kept = settings.checkpoint.model_copy(update={"keep_best": {"train/loss": "down"}, "every_steps": 1})
+    settings = settings.model_copy(
+        update={
+            "checkpoint": kept,
+            "early_stopping": EarlyStoppingSettings(metric="train/loss", patience=1000),
+        }
+    )
+    make = stage.monitors
+    hooks = make(settings, 3) if make is not None else []
+    trainer = stage.trainer("state", hooks=hooks, settings=settings)
+    fit(trainer)
+    snapshot = trainer.carried.snapshot({})
+    live = {t.data_ptr() for t in [*trainer.model.state_dict().values()] if t.numel()}
+    live |= {t.data_ptr() for t in trainer.carried.optimizer.state_tensors().values() if t.numel()}
+    shared = [
+        name
+        for name, t in [*snapshot.model.items(), *snapshot.optimizer.items()]
+        if t.numel() and t.data_ptr() in live
+    ]
+    if shared:
+        yield Finding(
+            "RESUME-STATE/snapshot-shared",
+            "stop",
+            "checkpoint",
+            location=f"checkpoint: {shared[0]}",
+            numbers=numbers(tensors=len(shared), names=", ".join(shared[:5])),
+        )
+        return
+    path = checkpoints.latest(trainer.run)
+    if path is None:
+        return
+    loaded = checkpoints.load(path)
+    again = stage.trainer("state", hooks=make(settings, 3) if make is not None else [], settings=settings)
+    again.carried.restore(loaded)
+    # The generators are compared by the rehearsal, step by step.
+    want = {key: value for key, value in _as_json(snapshot.state).items() if key in STATE}
+    for label, state in (("saved", loaded.state), ("restored", again.carried.snapshot({}).state)):
+        found = {key: value for key, value in _as_json(state).items() if key in STATE}
+        wrong = sorted(key for key in {*want, *found} if want.get(key) != found.get(key))
+        if wrong:
+            yield Finding(
+                "RESUME-STATE/state",
+                "stop",
+                "checkpoint",
+                location=f"checkpoint: {wrong[0]}",
+                numbers=numbers(label=label, fields=", ".join(wrong)),
+            )
+            return
+
+
+def _as_json(state: dict[str, Any]) -> dict[str, Any]:
+    plain: dict[str, Any] = orjson.loads(
+        orjson.dumps(state, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
+    )
+    return plain
 
 
 def _bits_equal(left: torch.Tensor, right: torch.Tensor) -> bool:

@@ -34,6 +34,8 @@ def _labels(subject: Subject) -> Iterator[Finding]:
     if not examples:
         return
     offset = subject.label_offset
+    if not any(bool(example.active.any()) for example in examples):
+        return
     if offset is None:
         best, share = _best_offset(examples)
         yield Finding(

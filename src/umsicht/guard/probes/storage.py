@@ -137,6 +137,7 @@ def _texts(subject: Subject, data: Any) -> Iterator[Finding]:
             count += 1
             if number >= split.n_documents:
                 continue
+            _label(wrong, split, number, document)
             size = int(split.document_bytes[number])
             if size != len(document.text.encode()):
                 _note(
@@ -169,6 +170,7 @@ def _texts(subject: Subject, data: Any) -> Iterator[Finding]:
                 "ids": "ID-RANGE/stored-differs",
                 "bytes": "EVAL-VALIDITY/byte-count",
                 "truncated": "TEXT-LOSS/truncated",
+                "label": "EVAL-VALIDITY/label",
             }.get(kind, "TEXT-LOSS/stored-text")
             yield Finding(
                 name,
@@ -185,6 +187,16 @@ def _texts(subject: Subject, data: Any) -> Iterator[Finding]:
                 examples=(f"{before!r} → {after!r}",),
             )
             break
+
+
+def _label(wrong: dict[str, list[tuple[int, str, str, str]]], split: Any, number: int, document: Any) -> None:
+    """Slice and source as the corpus has them: every figure by domain rests on these. Small slices may have been pooled."""
+    own = (f"{document.domain}.{document.language}", f"{document.domain}.other", "small.other")
+    slice_name, source = split.slice_of(number), split.source_of(number)
+    if slice_name not in own:
+        _note(wrong, "label", number, slice_name, own[0], slice_name)
+    elif source != document.source:
+        _note(wrong, "label", number, slice_name, str(document.source), str(source))
 
 
 def _note(
