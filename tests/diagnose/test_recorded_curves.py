@@ -5,12 +5,18 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import numpy as np
 import orjson
 import pytest
 from bench.curves.__main__ import RECORDS, curves_of, rows_of
 
-from umsicht.diagnose import diagnose, findings_of
+from umsicht.diagnose import diagnose, findings_of, judge
+from umsicht.diagnose.curves import Curves
+from umsicht.diagnose.record_reader import from_columns, from_metrics
+from umsicht.diagnose.series import Series
 from umsicht.findings import render
+from umsicht.record.columns import read_columns
+from umsicht.record.metrics import read_metrics
 from umsicht.words import speaking
 
 EXPECTED = {
@@ -33,11 +39,16 @@ EXPECTED = {
     "padding-many-s0": "level-shift-down",
     "sorted-uneven-s0": "saw-tooth",
     "domain-repeats-s0": "domain-divergence",
+    "few-bytes-s10": "overfitting",
+    "padding-rows-s10": "level-shift-down",
+    "lr-too-small-s10": "both-high",
+    "targets-shuffled-s10": "both-high",
+    "updates-stop-s10": "plateau",
 }
 
 
 def path_of(name: str) -> Path:
-    return RECORDS / "dev" / f"{name}.jsonl.gz"
+    return RECORDS / ("novels" if name.endswith("-s10") else "dev") / f"{name}.jsonl.gz"
 
 
 @pytest.mark.parametrize(("name", "verdict"), EXPECTED.items())
@@ -118,3 +129,43 @@ def test_the_gap_tells_repeats_from_a_difference_in_kind() -> None:
     assert few.reading == "repeats"
     assert plain.reading in ("small", "shift", "negative")
     assert few.share > 3 * plain.share
+
+
+def test_a_jump_at_a_new_pass_over_the_data_is_explained_by_it() -> None:
+    steps = np.arange(1, 601)
+    rng = np.random.default_rng(3)
+    loss = 2.0 + 3.6 * np.exp(-steps / 60) + rng.normal(0, 0.05, 600) - 0.5 * (steps > 300)
+    at = np.arange(50, 601, 50)
+    curves = Curves(
+        {
+            "train/loss": Series.of("train/loss", steps, loss),
+            "val/all/loss": Series.of("val/all/loss", at, 2.1 + 3.6 * np.exp(-at / 60)),
+            "train/epoch": Series.of("train/epoch", steps, steps / 300),
+        }
+    )
+    made = judge(curves)
+    (jump,) = [event for event in made.events if event.kind == "level-shift-down"]
+    assert abs(jump.step - 301) <= 3
+    assert jump.explained_by == "epoch"
+    assert (made.verdict, made.causes[0]) == ("level-shift-down", "memorised-epoch")
+
+
+def test_columns_and_rows_of_one_record_give_the_same_curves(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    lines = []
+    for segment, begin, end in ((1, 1, 80), (2, 61, 120)):
+        for step in range(begin, end + 1):
+            row = {"step": step, "tokens": 8 * step, "time": 1e9 + step, "segment": segment}
+            row |= {"train/loss": 5 / step + segment, "train/grad_norm": "NaN" if step == 70 else 0.5}
+            if step % 20 == 0:
+                row["val/all/loss"] = 6 / step
+            lines.append(orjson.dumps(row))
+    path.write_bytes(b"\n".join(lines) + b'\nnonsense\n{"step": 121, "train/l')
+    fast, slow = from_columns(*read_columns(path), "x"), from_metrics(read_metrics(path), "x")
+    assert set(fast.series) == set(slow.series)
+    for name, series in slow.series.items():
+        assert np.array_equal(fast.get(name).steps, series.steps), name
+        assert np.array_equal(fast.get(name).values, series.values, equal_nan=True), name
+    assert (fast.restarts, fast.rows) == (slow.restarts, slow.rows) == ((61,), 120)
+    assert (fast.damage.torn, fast.damage.unreadable) == (slow.damage.torn, slow.damage.unreadable) == (1, 1)
+    assert fast.damage.replaced == slow.damage.replaced == 20

@@ -63,6 +63,7 @@ def judge(
     case = Case(curves, facts, events, limits)
     ruling, missing = decide(case)
     gap = gaps.analyse(curves, limits)
+    also = extras.find(case, gap, ruling)
     own = curves.format == "umsicht"
     return Diagnosis(
         verdict=ruling.verdict,
@@ -70,10 +71,15 @@ def judge(
         reason=ruling.reason,
         evidence=_evidence(ruling),
         next_steps=next_steps.build(
-            ruling.reason, ruling.causes, curves.source, own=own, settings=settings or {}
+            ruling.reason,
+            ruling.causes,
+            curves.source,
+            own=own,
+            settings=settings or {},
+            also=[one.id for one in also],
         ),
         events=events,
-        also=extras.find(case, gap, ruling),
+        also=also,
         gap=gap,
         causes=ruling.causes,
         missing=missing,
@@ -135,13 +141,19 @@ def _of(place: Any, *keys: str) -> Any:
 
 def _settings(manifest: Mapping[str, Any], path: Path) -> dict[str, Any]:
     """The present values that a next step would change, as far as the manifest knows them."""
+    train = _of(manifest, "recipe", "train")
     found: dict[str, Any] = {
-        "matrix_rate": _of(manifest, "recipe", "train", "optimizer", "matrix_rate")
-        or _of(manifest, "resolved", "rates", "matrix"),
-        "steps": _of(manifest, "recipe", "train", "budget", "steps") or manifest.get("planned_steps"),
+        "matrix_rate": _of(train, "optimizer", "matrix_rate") or _of(manifest, "resolved", "rates", "matrix"),
+        "budget": _of(train, "budget"),
         "d_model": _of(manifest, "recipe", "model", "d_model") or _of(manifest, "model", "d_model"),
-        "document_mask": _of(manifest, "recipe", "model", "document_mask"),
+        "document_mask": _of(train, "document_mask"),
+        "warmup_share": _of(train, "schedule", "warmup_share"),
+        "decay_share": _of(train, "schedule", "decay_share"),
+        "precision": _of(manifest, "machine", "precision"),
     }
+    optimizer = _of(train, "optimizer")
+    if isinstance(optimizer, Mapping) and "clip_norm" in optimizer:
+        found["clip_norm"] = optimizer["clip_norm"]
     if path.is_dir() and path.parent.name == "runs":
         found["project"] = str(path.parent.parent)
     for candidate in (path.parent.parent / "recipe.yaml", path / "recipe.yaml"):

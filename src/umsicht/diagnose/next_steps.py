@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from umsicht.diagnose.model import NextStep
@@ -63,15 +63,15 @@ BY_REASON: dict[str, tuple[str, ...]] = {
     "no-curves": ("add-train",),
     "no-rule": ("train-longer",),
 }
-# Commands that exist; {run} and {recipe} are filled in, {value} is the present setting times the factor where it is known.
+# Commands that exist; {run}, {recipe} and {project} are filled in, and for an experiment the one setting it changes (see `changes`).
 COMMANDS: dict[str, str] = {
-    "train-longer": "umsicht experiment new --from {run} --set train.budget.steps={double_steps}",
-    "lr-up": "umsicht experiment new --from {run} --set train.optimizer.matrix_rate={rate_up}",
-    "lr-down": "umsicht experiment new --from {run} --set train.optimizer.matrix_rate={rate_down}",
-    "lr-decay": "umsicht experiment new --from {run} --set train.schedule.decay_share=0.4",
-    "warmup-longer": "umsicht experiment new --from {run} --set train.schedule.warmup_share=0.1",
+    "train-longer": "umsicht experiment new --from {run} --set {train-longer}",
+    "lr-up": "umsicht experiment new --from {run} --set {lr-up}",
+    "lr-down": "umsicht experiment new --from {run} --set {lr-down}",
+    "lr-decay": "umsicht experiment new --from {run} --set {lr-decay}",
+    "warmup-longer": "umsicht experiment new --from {run} --set {warmup-longer}",
     "schedule-check": "umsicht show {run} --json",
-    "capacity-up": "umsicht experiment new --from {run} --set model.d_model={double_width}",
+    "capacity-up": "umsicht experiment new --from {run} --set {capacity-up}",
     "check-overfit-batch": "umsicht check {recipe}",
     "check-wiring": "umsicht check {recipe}",
     "check-targets": "umsicht check {recipe}",
@@ -87,13 +87,13 @@ COMMANDS: dict[str, str] = {
     "ledger-order": "umsicht corpus report {project}",
     "more-data": "",
     "domains": "umsicht evaluate {run}",
-    "mask-experiment": "umsicht experiment new --from {run} --set model.document_mask={mask}",
+    "mask-experiment": "umsicht experiment new --from {run} --set {mask-experiment}",
     "share-up": "",
     "skip-window": "",
-    "clip": "umsicht experiment new --from {run} --set train.optimizer.clip_norm=1.0",
+    "clip": "umsicht experiment new --from {run} --set {clip}",
     "rewind": "",
     "replay-batch": "",
-    "precision": "umsicht experiment new --from {run} --set train.precision=float32",
+    "precision": "umsicht experiment new --from {run} --set {precision}",
     "shuffle": "",
     "samples": "umsicht read {run}",
     "rate": "umsicht rate new {run}",
@@ -105,19 +105,47 @@ COMMANDS: dict[str, str] = {
 }
 
 
+# What is said beside the verdict points somewhere too.
+BY_ALSO: dict[str, tuple[str, ...]] = {
+    "above-prediction": ("lr-unsuitable", "too-little-training"),
+    "gap-repeats": ("repeated-data",),
+    "gap-growing": ("repeated-data",),
+    "slice-rises": ("slice-repeats", "slice-share-too-small"),
+    "spikes-lost": ("bad-rows",),
+    "still-falling": ("too-little-training",),
+}
+
+
 def build(
-    reason: str, causes: tuple[str, ...], run: str, *, own: bool, settings: Mapping[str, Any]
+    reason: str,
+    causes: tuple[str, ...],
+    run: str,
+    *,
+    own: bool,
+    settings: Mapping[str, Any],
+    also: Iterable[str] = (),
 ) -> tuple[NextStep, ...]:
-    """The steps for a verdict, most likely cause first, none twice. Commands only for runs of our own record."""
+    """The steps for a verdict, most likely cause first, none twice; then those for what was said beside it (ids of `also`).
+
+    Commands only for runs of our own record. An experiment that would change nothing (the setting has that value) is left out.
+    """
     wanted: dict[str, str] = {}
     for action in BY_REASON.get(reason, ()):
         wanted.setdefault(action, "")
-    for cause in causes:
+    for cause in (*causes, *(cause for name in also for cause in BY_ALSO.get(name, ()))):
         for action in BY_CAUSE.get(cause, ()):
             wanted.setdefault(action, cause)
-    values = _values(run, settings)
+    planned = changes(settings) if own else {}
+    values = {
+        "run": run,
+        "recipe": str(settings.get("recipe") or "RECIPE.yaml"),
+        "project": str(settings.get("project") or "."),
+        **{action: change for action, change in planned.items() if change},
+    }
     steps = []
     for action, cause in wanted.items():
+        if planned.get(action) == "":
+            continue
         command = _fill(COMMANDS.get(action, ""), values) if own else ""
         reason_text = t(f"diagnose.cause.{cause}") if cause else t(f"diagnose.why.{action}")
         steps.append(NextStep(action, command, t(f"diagnose.do.{action}"), reason_text))
@@ -132,17 +160,33 @@ def _fill(command: str, values: Mapping[str, str]) -> str:
         return ""
 
 
-def _values(run: str, settings: Mapping[str, Any]) -> dict[str, str]:
-    values = {"run": run}
-    values["recipe"] = str(settings.get("recipe") or "RECIPE.yaml")
-    values["project"] = str(settings.get("project") or ".")
-    rate, steps, width = settings.get("matrix_rate"), settings.get("steps"), settings.get("d_model")
+def changes(settings: Mapping[str, Any]) -> dict[str, str]:
+    """The one setting each experiment changes, as `key=value`; empty where it has that value already, absent where the present one is not known."""
+    found: dict[str, str] = {}
+    rate, width = settings.get("matrix_rate"), settings.get("d_model")
     if isinstance(rate, int | float):
-        values |= {"rate_up": f"{3 * rate:.3g}", "rate_down": f"{rate / 3:.3g}"}
-    if isinstance(steps, int):
-        values["double_steps"] = str(2 * steps)
+        found["lr-up"] = f"train.optimizer.matrix_rate={3 * rate:.3g}"
+        found["lr-down"] = f"train.optimizer.matrix_rate={rate / 3:.3g}"
     if isinstance(width, int):
-        values["double_width"] = str(2 * width)
+        found["capacity-up"] = f"model.d_model={2 * width}"
+    budget = settings.get("budget")
+    for key, value in budget.items() if isinstance(budget, Mapping) else ():
+        if isinstance(value, int | float):
+            found["train-longer"] = (
+                f"train.budget.{key}={2 * value:.0f}"
+                if 2 * value == int(2 * value)
+                else f"train.budget.{key}={2 * value:g}"
+            )
     if isinstance(settings.get("document_mask"), bool):
-        values["mask"] = "false" if settings["document_mask"] else "true"
-    return values
+        found["mask-experiment"] = f"train.document_mask={str(not settings['document_mask']).lower()}"
+    decay, warmup = settings.get("decay_share"), settings.get("warmup_share")
+    if isinstance(decay, int | float):
+        found["lr-decay"] = f"train.schedule.decay_share={0.4 if decay < 0.3 else 0.7}" if decay < 0.7 else ""
+    if isinstance(warmup, int | float):
+        found["warmup-longer"] = f"train.schedule.warmup_share={max(0.1, 2 * warmup):.3g}"
+    if "clip_norm" in settings:
+        clip = settings["clip_norm"]
+        found["clip"] = f"train.optimizer.clip_norm={clip / 4 if isinstance(clip, int | float) else 1.0:.3g}"
+    if settings.get("precision"):
+        found["precision"] = "" if settings["precision"] == "float32" else "train.precision=float32"
+    return found

@@ -9,11 +9,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from umsicht.dashboard.context import entry_of, facts_of, lang_of
-from umsicht.dashboard.facts import Checkpoint, RunFacts, mapping
+from umsicht.dashboard.facts import Checkpoint, RunFacts, load_json, mapping
 from umsicht.dashboard.pages.live import run_page
 from umsicht.dashboard.svg import tree
 from umsicht.words import t
 
+SURVIVAL = ("starts", "restarts", "steps_executed", "steps_lost", "useful_share", "mttr_s", "goodput")
 STATES = (("model", "model.safetensors"), ("optimizer", "optimizer.safetensors"), ("state", "state.json"))
 
 
@@ -29,7 +30,14 @@ def checkpoints(request: Request) -> Response:
         rehearsed=resume_rehearsed(facts),
         folder=facts.folder.name,
         inputs=list(mapping(facts.manifest.get("inputs")).items()),
+        survival=survival(facts),
     )
+
+
+def survival(facts: RunFacts) -> list[tuple[str, Any]]:
+    """What faults cost a supervised run, from `survival.json`: (figure, value) of those that are known; empty where nobody supervised."""
+    sums = load_json(facts.folder / "survival.json") or {}
+    return [(name, sums[name]) for name in SURVIVAL if isinstance(sums.get(name), (int, float))]
 
 
 def with_ancestors(facts: RunFacts) -> dict[str, Any]:
