@@ -51,6 +51,9 @@ def on_config(config: Any) -> Any:
 def on_files(files: Files, *, config: Any) -> Files:
     """Add the pages that are written from the code."""
     for path, text in pages().items():
+        stub = files.get_file_from_path(path)  # what a reader without the site finds under this name
+        if stub is not None:
+            files.remove(stub)
         files.append(File.generated(config, path, content=text))
     return files
 
