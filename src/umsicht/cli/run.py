@@ -11,6 +11,7 @@ from umsicht.cli.output import TerminalProgress, human, print_finding, print_jso
 from umsicht.findings import UserError, Waiver
 from umsicht.recipe import Recipe, load_recipe
 from umsicht.record.project import Project
+from umsicht.survive.writable import refuse_unwritable
 from umsicht.words import t
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ def run(
     if dry_run:
         print_json(walk.recipe.plain())
         return 0
+    refuse_unwritable(walk.project.folder)
     from umsicht.pipeline import GateClosedError
     from umsicht.pipeline.run import run as run_walk
 

@@ -18,6 +18,7 @@ from umsicht.cli.run import acknowledged, open_walk, show_gate
 from umsicht.findings import UserError
 from umsicht.record.project import Project
 from umsicht.record.run import Run
+from umsicht.survive.writable import refuse_unwritable
 from umsicht.words import t
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ def train(
         return show_plan(walk, json=json)
     if "UMSICHT_RUN" in os.environ:
         return train_rank(walk)
+    refuse_unwritable(walk.project.folder)
     if nproc_per_node is not None:
         return supervise_walk(walk, Launch(nproc_per_node, max_restarts, step_timeout, nnodes, address))
     return train_walk(walk, json=json)
@@ -141,10 +143,8 @@ def supervise_walk(walk: Walk, launch: Launch) -> int:
     from umsicht.pipeline import GateClosedError
     from umsicht.survive.launch import supervise
     from umsicht.survive.survival import EVENTS
-    from umsicht.survive.writable import refuse_unwritable
 
     least, most = launch.checked()
-    refuse_unwritable(walk.project.folder)
     try:
         record = made_once(walk, alone=most == 1)
     except GateClosedError as shut:

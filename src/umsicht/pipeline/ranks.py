@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 from umsicht.findings import UserError
 from umsicht.pipeline import after_stop, checks
 from umsicht.pipeline.training import Made, Material, sample_hook, train
 from umsicht.pipeline.walk import Walk
 from umsicht.record import QUIET, Artifact, Run
+from umsicht.survive.supervisor import only_writer
 from umsicht.train import Every, Outcome
 from umsicht.train.machine import choose_device
 from umsicht.train.ranks import Ranks, join, leave
@@ -60,10 +63,13 @@ def train_run(material: Material, record: Run) -> Outcome:
     def attempt() -> Outcome:
         return train(material, record, [*checks.hooks(material, record), sample_hook(material, every)], ranks)
 
-    outcome = attempt()
-    # With several ranks a rewind would have to be agreed on; there it is a stop.
-    while ranks.world == 1 and outcome.reason == "stopped-by-guard" and after_stop.rewind(record, outcome):
+    with only_writer(record.folder) if ranks.is_first else nullcontext():
         outcome = attempt()
+        # With several ranks a rewind would have to be agreed on; there it is a stop.
+        while (
+            ranks.world == 1 and outcome.reason == "stopped-by-guard" and after_stop.rewind(record, outcome)
+        ):
+            outcome = attempt()
     return outcome
 
 

@@ -6,7 +6,8 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -19,7 +20,7 @@ from umsicht.survive.falls import DELIBERATE, SAVED, Fall, Same, deliberate_code
 from umsicht.survive.ranks import Ranks, Seats, free_port
 from umsicht.survive.survival import Ledger
 from umsicht.survive.watchdog import PATIENCE, Watchdog
-from umsicht.survive.worker import RUN_VARIABLE
+from umsicht.survive.worker import RUN_VARIABLE, supervised_run
 from umsicht.words import t
 
 LOCK = "lock"
@@ -250,3 +251,16 @@ def locked(folder: Path) -> FolderLock:
             why=t("survive.locked_why"),
             fix=t("survive.locked_fix"),
         ) from None
+
+
+@contextmanager
+def only_writer(folder: Path) -> Iterator[None]:
+    """Hold the run's lock in the block, unless the launcher that started this process holds it. Raises UserError where another process does."""
+    if supervised_run() is not None:
+        yield
+        return
+    lock = locked(folder)
+    try:
+        yield
+    finally:
+        lock.release()
