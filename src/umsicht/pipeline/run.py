@@ -8,6 +8,7 @@ from pathlib import Path
 from umsicht.diagnose import Diagnosis
 from umsicht.diagnose.experiment import lineage_of
 from umsicht.evaluate import Evaluation
+from umsicht.findings import UserError
 from umsicht.finetune import StageResult
 from umsicht.pipeline import after, checks, planning, stages, tuning
 from umsicht.pipeline.ranks import joined, train_run
@@ -15,6 +16,7 @@ from umsicht.pipeline.training import Made, Material, open_run
 from umsicht.pipeline.walk import Walk
 from umsicht.record import Run
 from umsicht.train import Outcome
+from umsicht.train.ranks import expected
 from umsicht.words import t
 
 
@@ -39,7 +41,9 @@ def prepare(walk: Walk) -> Material:
 
 
 def run(walk: Walk) -> Finished:
-    """Run a recipe to the end. Raises GateClosedError where a gate stays shut, UserError for bad input."""
+    """Run a recipe to the end, in one process. Raises GateClosedError where a gate stays shut, UserError for bad input."""
+    if expected() > 1:
+        raise UserError(t("train.run_is_one_process"), fix=t("train.run_is_one_process_fix"))
     material = prepare(walk)
     planned = planning.plan(material)
     checks.gate(material)

@@ -213,7 +213,7 @@ def parallel_of(material: Material, run: Run, ranks: Ranks) -> ParallelSettings:
     if isinstance(found, UserError):
         raise found
     keep = {"timeout_s": recipe.parallel.timeout_s, "check_every": recipe.parallel.check_every}
-    settings = found.settings.model_copy(update=keep)
+    settings: ParallelSettings = found.settings.model_copy(update=keep)
     material.walk.progress.note(found.reason)
     run.update_manifest(layout={**settings.plain(), "reason": found.reason})
     return settings

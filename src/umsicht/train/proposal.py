@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from umsicht.findings import UserError
 from umsicht.model import ModelConfig
@@ -77,7 +78,7 @@ def propose(
         if size > available:
             continue
         data = world // (shard * tensor)
-        figures = {
+        figures: dict[str, Any] = {
             "whole": f"{whole / 1e9:.2f}",
             "needed": f"{size / 1e9:.2f}",
             "available": f"{available / 1e9:.2f}",
