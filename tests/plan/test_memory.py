@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from umsicht.model import build, derive
-from umsicht.plan.memory import kept_for_backward, predict
+from umsicht.plan.memory import kept_for_backward, predict, with_trial
 from umsicht.recipe.model import ModelSettings
 from umsicht.recipe.train import OptimizerSettings, TrainSettings
 
@@ -58,3 +58,12 @@ def test_activations_grow_with_rows():
     config = config_of()
     two, four = kept_for_backward(config, 2), kept_for_backward(config, 4)
     assert four == pytest.approx(2 * two, rel=0.05)
+
+
+def test_a_trial_replaces_the_usual_surplus():
+    """What a trial held beyond the tensors is added to what the run will hold; a trial that measured nothing changes nothing."""
+    made = predict(config_of(), TrainSettings(), 2)
+    assert with_trial(made, 0) == made
+    measured = with_trial(made, made.tensors + 5_000_000)
+    assert measured.surplus == 5_000_000
+    assert measured.peak == made.tensors + made.snapshot + 5_000_000

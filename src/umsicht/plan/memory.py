@@ -6,7 +6,7 @@ library keeps blocks that are free between live ones. That surplus was measured;
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -61,6 +61,16 @@ class Memory:
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON."""
         return {**asdict(self), "training": self.training, "saving": self.saving, "peak": self.peak}
+
+
+def with_trial(memory: Memory, trial_peak: int) -> Memory:
+    """`memory` with the surplus that a trial on this machine showed in the place of the usual one.
+
+    A trial computes and saves one after the other, so that whatever it held beyond the larger of both is surplus.
+    """
+    state = memory.weights + memory.gradients + memory.optimizer
+    floor = max(memory.tensors, state + memory.snapshot)
+    return replace(memory, surplus=max(0, trial_peak - floor)) if trial_peak else memory
 
 
 def predict(

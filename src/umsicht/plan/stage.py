@@ -13,7 +13,7 @@ from umsicht.plan import context
 from umsicht.plan.budget import TOKENS_PER_PARAMETER, Workload, bill, check, effective_tokens
 from umsicht.plan.flops import model_cost
 from umsicht.plan.measure import laws, loss_law
-from umsicht.plan.memory import predict
+from umsicht.plan.memory import predict, with_trial
 from umsicht.plan.sweep import estimated_seconds
 from umsicht.plan.trial import Bench, Trial, settled_trial
 from umsicht.recipe.plan import PlanSettings
@@ -85,7 +85,8 @@ def assemble(settings: PlanSettings, inputs: PlanInputs, data: TokenData, trial:
     seen = steps * trial.tokens_per_step
     cost = model_cost(inputs.config)
     precision = "bfloat16" if inputs.train.precision == "bfloat16" else "float32"
-    memory = predict(inputs.config, inputs.train, trial.micro_batch, precision=precision)
+    counted = predict(inputs.config, inputs.train, trial.micro_batch, precision=precision)
+    memory = with_trial(counted, trial.peak_bytes)
     lengths = context.analyse(
         data.train, inputs.config, _lengths_to_try(inputs.config.seq_len), at_most=3_000
     )
@@ -127,7 +128,7 @@ def assemble(settings: PlanSettings, inputs: PlanInputs, data: TokenData, trial:
         "mix": {name: share.to_dict() for name, share in shares.items()},
         "predicted": {
             "training_s": work.training_s,
-            "peak_bytes": max(trial.peak_bytes, memory.peak),
+            "peak_bytes": memory.peak,
             "bpb": {
                 name: law.predict(cost.body_parameters, seen).to_dict() for name, law in laws(trials).items()
             },
