@@ -30,6 +30,11 @@ class Ahead(Generic[Made]):
             self._next = (step + 1, self._pool.submit(self._make, step + 1))
         return made
 
+    def settle(self) -> None:
+        """Wait until nothing is being made, so that the caller may read the same source; what was made is kept."""
+        if self._next is not None:
+            self._next[1].exception()
+
     def close(self) -> None:
         """End the thread; what it made for a step that will not come is dropped."""
         self._next = None

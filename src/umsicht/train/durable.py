@@ -101,6 +101,7 @@ class DurableTier(Hook):
     name = "durable-checkpoints"
     every = EVERY_STEP
     only_writer = True
+    looks_at_model = False
 
     def __init__(self, run: Run, settings: CheckpointSettings) -> None:
         assert settings.durable is not None

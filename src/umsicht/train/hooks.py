@@ -99,13 +99,15 @@ class View:
 class Hook:
     """Base of all hooks: give it a name and a frequency and override the moments you need.
 
-    `only_writer`: of several ranks only the one that writes the record calls it. `sees_inside`: it reads gradients or activations of the
+    `only_writer`: of several ranks only the one that writes the record calls it; without `looks_at_model` no rank gathers a model for
+    it. `sees_inside`: it reads gradients or activations of the
     model in place, so that it is left out where no process holds the whole model.
     """
 
     name: str = "hook"
     every: Every = EVERY_STEP
     only_writer: bool = False
+    looks_at_model: bool = True
     sees_inside: bool = False
 
     def at_start(self, view: View) -> None:
@@ -189,7 +191,10 @@ class HookSet:
 
     def _look_together(self, view: View, names: set[str]) -> None:
         """Where one rank alone will look at the model, all look first: a gathered model takes all of them."""
-        if any(getattr(hook, "only_writer", False) and hook.name in names for hook in self._all):
+        looking = (
+            h for h in self._all if getattr(h, "only_writer", False) and getattr(h, "looks_at_model", True)
+        )
+        if any(hook.name in names for hook in looking):
             _ = view.model
 
     def always(self, moment: Literal["at_start", "at_checkpoint", "at_end"], view: View) -> None:

@@ -413,6 +413,7 @@ class Trainer:
         self.steps_here += 1
         if every and (self.steps_here == 2 or step % every == 0):
             sweep.weights_agree(self.reduction.ranks, self.model, step)
+            self.ahead.settle()
             sweep.samples_once(self.reduction, self.source, step - 1, self._micro_batches(step - 1))
 
     def _run(self, view: View, write: Any, copies: list[Any], stop: StopRequest) -> Reason:
