@@ -1,8 +1,9 @@
 """`make bench-grpo`: a small model that can add two numbers some of the time learns to do it more often, from the reward alone.
 
-The base is taught sums by imitation and stopped while it still errs. GRPO then sees other sums, and is scored on sums that neither
-stage saw. Three seeds; the divergence from the reference is reported beside each. A judge trained on pairs of right and wrong
-answers takes the place of the program once.
+The numbers have three digits from 0 to 4, so that no digit is carried: a small model learns that in a minute. The base is taught sums
+by imitation and stopped while it still errs. GRPO then sees other sums, and is scored on sums that neither stage saw. Three seeds; the
+divergence from the reference is reported beside each. A judge trained on pairs of right and wrong answers takes the place of the
+program once.
 """
 
 from __future__ import annotations
@@ -23,16 +24,22 @@ from umsicht.record import Run
 
 WAIVED = (Waiver("FINETUNE/base-poor", "a model for one task: it never read text"),)
 SEEDS = (0,) if QUICK else (0, 1, 2)
-STEPS = 20 if QUICK else 100
-TAUGHT = 3_000
-"""Sums of two numbers below 100 that the base is taught; the other 7,000 are for the reward."""
+STEPS = 10 if QUICK else 60
+TAUGHT = 4_000
+"""Sums that the base is taught; the other 11,625 are for the reward."""
 
 
 def sums() -> list[tuple[int, int]]:
-    """All sums of two numbers below 100, shuffled once."""
-    found = [(a, b) for a in range(100) for b in range(100)]
+    """All pairs of numbers of three digits from 0 to 4, shuffled once."""
+    numbers = [int(f"{a}{b}{c}") for a in range(5) for b in range(5) for c in range(5)]
+    found = [(a, b) for a in numbers for b in numbers]
     random.Random(0).shuffle(found)
     return found
+
+
+def asked(a: int, b: int) -> str:
+    """The problem as the model reads it."""
+    return f"{a:03}+{b:03}"
 
 
 def write(folder: Path) -> None:
@@ -40,22 +47,29 @@ def write(folder: Path) -> None:
     rng = random.Random(1)
     taught, others = sums()[:TAUGHT], sums()[TAUGHT:]
     rows: list[dict[str, Any]] = [
-        {"messages": [{"role": "user", "content": f"{a}+{b}"}, {"role": "assistant", "content": str(a + b)}]}
+        {
+            "messages": [
+                {"role": "user", "content": asked(a, b)},
+                {"role": "assistant", "content": f"{a + b:03}"},
+            ]
+        }
         for a, b in taught
     ]
     write_rows(folder / "taught.jsonl", rows)
-    write_rows(folder / "problems.jsonl", [{"question": f"{a}+{b}", "answer": str(a + b)} for a, b in others])
-    wrong = [a + b + rng.choice((-10, -2, -1, 1, 2, 10)) for a, b in taught]
+    write_rows(
+        folder / "problems.jsonl", [{"question": asked(a, b), "answer": f"{a + b:03}"} for a, b in others]
+    )
+    wrong = [(a + b + rng.choice((1, 2, 3, 10, 20, 100, 200))) % 1000 for a, b in taught]
     pairs = zip(taught, wrong, strict=True)
     write_rows(
         folder / "pairs.jsonl",
-        [{"prompt": f"{a}+{b}", "chosen": str(a + b), "rejected": str(w)} for (a, b), w in pairs],
+        [{"prompt": asked(a, b), "chosen": f"{a + b:03}", "rejected": f"{w:03}"} for (a, b), w in pairs],
     )
 
 
 def stage(base: Run, folder: Path, **settings: Any) -> StageResult:
     """One stage on the model of `base`."""
-    plain = {"patience": None, "validation_share": 0.05, **settings}
+    plain = {"patience": None, "validation_share": 0.03, **settings}
     return run_stage(StageSettings(**plain), base, root=folder, waivers=WAIVED)
 
 
@@ -66,7 +80,7 @@ def curve(result: StageResult, name: str) -> list[float]:
 
 def taught(folder: Path) -> StageResult:
     """The base: imitation, stopped early."""
-    model = build(config(d_model=128, n_layers=2, n_heads=4, n_kv_heads=4, d_ff=512, seq_len=96), seed=0)
+    model = build(config(d_model=96, n_layers=2, n_heads=3, n_kv_heads=3, d_ff=384, seq_len=96), seed=0)
     base = base_run(folder, model)
     return stage(
         base,
@@ -74,13 +88,13 @@ def taught(folder: Path) -> StageResult:
         data=["taught.jsonl"],
         method="sft",
         steps=IMITATION,
-        rate=1e-3,
+        rate=2e-3,
         batch_rows=16,
         validations=2,
     )
 
 
-IMITATION = 100 if QUICK else 700
+IMITATION = 100 if QUICK else 400
 
 
 def main() -> None:
@@ -94,7 +108,7 @@ def main() -> None:
         for seed in SEEDS:
             result = stage(
                 base, folder, data=["problems.jsonl"], name=f"grpo-{seed}", method="grpo", reward="exact",
-                steps=STEPS, batch_rows=16, group=8, max_new_tokens=5, seed=seed, validations=5,
+                steps=STEPS, batch_rows=16, group=8, max_new_tokens=5, seed=seed, validations=4,
             )  # fmt: skip
             held = curve(result, "val/grpo/reward")
             before = held[0]
