@@ -28,6 +28,12 @@ def rewrite(owner: Any, name: str, old: str, new: str) -> None:
     head = "if True:\n" if lines[:1].isspace() else ""
     exec(compile("from __future__ import annotations\n" + head + lines, f"planted:{name}", "exec"), space)
     changed = space[name]
+    if inspect.ismodule(owner):
+        # Whoever imported the function by name gets the changed one, as if the file had been edited.
+        for module in [m for key, m in sys.modules.items() if key.startswith(("umsicht.", "bench."))]:
+            for key, value in list(vars(module).items()):
+                if value is function:
+                    setattr(module, key, changed)
     setattr(
         owner, name, type(function)(changed) if isinstance(function, staticmethod | classmethod) else changed
     )

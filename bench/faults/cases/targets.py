@@ -17,7 +17,7 @@ def _objective(expression: str) -> Plant:
     def plant(p: Any) -> None:
         from umsicht.train.objective import LanguageModelling
 
-        rewrite(LanguageModelling, "__call__", "            batch.targets,\n", f"            {expression},\n")
+        rewrite(LanguageModelling, "__call__", " batch.targets,\n", f" {expression},\n")
 
     return plant
 

@@ -28,14 +28,25 @@ class UmsichtCallback(Callback):
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Attach to the module and its first optimizer."""
         optimizer = trainer.optimizers[0] if trainer.optimizers else None
-        self.watching = Watch(self.folder, pl_module, optimizer, **self.options).__enter__()
+        # Lightning computes the gradient inside optimizer.step: the optimizer's own hooks would come too early.
+        self.watching = Watch(
+            self.folder, pl_module, optimizer, raises=False, listens=False, **self.options
+        ).__enter__()
+
+    def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
+        """Gradients are there, weights have not moved."""
+        if self.watching is not None:
+            self.watching.before_update()
+            if self.watching.stopped is not None:
+                trainer.should_stop = True
 
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """The loss of the batch just trained on."""
         loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
-        if self.watching is not None and isinstance(loss, torch.Tensor):
+        if self.watching is not None and self.watching.stopped is None and isinstance(loss, torch.Tensor):
+            self.watching.after_update()
             try:
                 self.watching.step(loss)
             except GuardStop:

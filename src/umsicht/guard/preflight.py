@@ -19,7 +19,8 @@ from umsicht.guard.declared import Declared
 from umsicht.guard.monitors import monitors
 from umsicht.guard.probe import Order, Report
 from umsicht.guard.probes import PIPELINE_PROBES
-from umsicht.guard.probes.rehearse import Stage, scratch
+from umsicht.guard.probes.rehearse import Stage, Trace, scratch
+from umsicht.guard.probes.resume import one_segment
 from umsicht.guard.subject import Subject
 from umsicht.recipe import Recipe
 from umsicht.recipe.train import TrainSettings
@@ -54,6 +55,8 @@ class PreflightInputs:
     root: Path | None = None
     declared: Declared | None = None
     objective: Any = None
+    elsewhere: Callable[[Path, int, int | None], Trace] | None = None
+    """Trains one part of the resume rehearsal (folder, steps, stop) in a new process; nothing given: all parts in this one."""
 
 
 def declared_by(recipe: Recipe, data: TokenData) -> Declared:
@@ -118,17 +121,7 @@ def subject_of(inputs: PreflightInputs, folder: Path, *, quick: bool = False) ->
     )
     examples = [read_batch(source.batch(step)) for step in range(4 if quick else 12)]
     view = ModelView(model)
-    stage = Stage(
-        make_model=inputs.model,
-        make_source=lambda: inputs.source(inputs.planned_steps),
-        settings=recipe.train,
-        folder=folder,
-        seed=recipe.seed,
-        steps=10,
-        machine=machine,
-        objective=inputs.objective,
-        monitors=watching(inputs, source),
-    )
+    stage = stage_for(inputs, folder, machine, source)
     scored = scored_documents(data.val if data.val.n_documents else data.train)
     extra: dict[str, Any] = {
         "data": data,
@@ -140,6 +133,7 @@ def subject_of(inputs: PreflightInputs, folder: Path, *, quick: bool = False) ->
         "raw_texts": list(inputs.raw_texts()) if inputs.raw_texts else None,
         "benchmarks": inputs.benchmarks,
         "stage": stage,
+        "elsewhere": inputs.elsewhere,
         "objective": objective,
         "eos_id": data.eos_id,
         "seq_len": recipe.model.seq_len,
@@ -168,6 +162,28 @@ def subject_of(inputs: PreflightInputs, folder: Path, *, quick: bool = False) ->
         quick=quick,
         extra=extra,
     )
+
+
+def stage_for(inputs: PreflightInputs, folder: Path, machine: dict[str, Any] | None, source: Any) -> Stage:
+    """Where rehearsals run: the run's own model, batches, settings and monitors."""
+    return Stage(
+        make_model=inputs.model,
+        make_source=lambda: inputs.source(inputs.planned_steps),
+        settings=inputs.recipe.train,
+        folder=folder,
+        seed=inputs.recipe.seed,
+        steps=10,
+        machine=machine,
+        objective=inputs.objective,
+        monitors=watching(inputs, source),
+    )
+
+
+def segment(inputs: PreflightInputs, folder: Path, steps: int, stop: int | None) -> Trace:
+    """One part of the resume rehearsal begun elsewhere in `folder`: what the new process does."""
+    source = small_source(inputs.recipe, TokenData.open(inputs.tokens_path))
+    stage = stage_for(inputs, folder, None, source)
+    return one_segment(stage, source, stage.short(steps), stop)
 
 
 def watching(inputs: PreflightInputs, source: Any) -> Callable[[TrainSettings, int], list[Hook]]:

@@ -45,6 +45,10 @@ STAGES = (
 """From the raw text to the running run; the order in which probes run and causes are named."""
 
 
+REHEARSED = ("checkpoint", "resume", "stability")
+"""Stages that run the trainer itself: what it refuses there is a fault of the run, not a wrong argument of the check."""
+
+
 class Cannot(Exception):
     """A probe cannot look at this subject; the reason is shown in the report, never counted as passed."""
 
@@ -179,8 +183,10 @@ class Order:
             found = [replace(said.finding, stage=probe.stage)]
         except OSError as error:
             found = [_disk(probe, error)]
-        except UserError:
-            raise
+        except UserError as error:
+            if probe.stage not in REHEARSED:
+                raise
+            found = [_refused(probe, error)]
         except (
             RuntimeError,
             ValueError,
@@ -202,6 +208,17 @@ class Order:
         )
         self._note(probe, begun, state)
         return found
+
+
+def _refused(probe: Probe, error: UserError) -> Finding:
+    """The trainer refused its own checkpoint or data in a rehearsal."""
+    return Finding(
+        "RESUME-STATE/refused",
+        "stop",
+        probe.stage,
+        location=f"{probe.stage}: {error.where or 'rehearsal'}",
+        numbers={"what": str(error.what)[:300]},
+    )
 
 
 def _disk(probe: Probe, error: OSError) -> Finding:

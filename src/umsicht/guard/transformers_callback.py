@@ -29,11 +29,17 @@ class UmsichtCallback(TrainerCallback):
     ) -> None:
         """Attach to the trainer's own model and optimizer."""
         inner = getattr(optimizer, "optimizer", optimizer)
-        self.watching = Watch(self.folder, model, inner, **self.options).__enter__()
+        self.watching = Watch(self.folder, model, inner, raises=False, **self.options).__enter__()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
+        """A step whose update was taken away is the last one."""
+        if self.watching is not None and self.watching.stopped is not None:
+            control.should_training_stop = True
+        return control
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> Any:
         """The trainer's mean loss since its last log."""
-        if self.watching is not None and logs and "loss" in logs:
+        if self.watching is not None and self.watching.stopped is None and logs and "loss" in logs:
             try:
                 self.watching.step(float(logs["loss"]))
             except GuardStop:

@@ -42,7 +42,9 @@ class GuardStop(RuntimeError):
 class Watch:
     """What `watch` gives: call `step(loss, batch)` once a training step, before or after `optimizer.step()`.
 
-    `findings` collects what was seen; `on_alarm` is `note` or `stop` for spikes and shifts. Non-finite values always stop (raise `GuardStop`).
+    `findings` collects what was seen; `on_alarm` is `note` or `stop` for spikes and shifts. Non-finite values always stop: they raise `GuardStop`,
+    or, with `raises=False`, set `stopped` and leave the update nothing to move. With `listens=False` the loop itself calls `before_update` and
+    `after_update`: for loops that compute the gradient inside `optimizer.step(closure)`.
     """
 
     def __init__(
@@ -55,6 +57,8 @@ class Watch:
         loss: Callable[[nn.Module, Any], torch.Tensor] | None = None,
         on_alarm: str = "note",
         repeats_are_fine: bool = False,
+        raises: bool = True,
+        listens: bool = True,
     ) -> None:
         if not isinstance(model, nn.Module):
             raise UserError(
@@ -66,6 +70,8 @@ class Watch:
         self.folder = Path(folder)
         self.model, self.optimizer, self.schedule, self.loss = model, optimizer, schedule, loss
         self.on_alarm, self.repeats_are_fine = on_alarm, repeats_are_fine
+        self.raises, self.listens = raises, listens
+        self.stopped: Finding | None = None
         self.rule = SpikeRule()
         self.findings: list[Finding] = []
         self.steps = 0
@@ -111,9 +117,9 @@ class Watch:
             self._writer = None
 
     def _attach(self) -> None:
-        if self.optimizer is not None:
-            self._handles.append(self.optimizer.register_step_pre_hook(self._before_update))
-            self._handles.append(self.optimizer.register_step_post_hook(self._after_update))
+        if self.optimizer is not None and self.listens:
+            self._handles.append(self.optimizer.register_step_pre_hook(self.before_update))
+            self._handles.append(self.optimizer.register_step_post_hook(self.after_update))
         self._handles.append(self.model.register_forward_pre_hook(self._forward, with_kwargs=True))
 
     # -- moments ---------------------------------------------------------------------------------------------------------------
@@ -125,7 +131,7 @@ class Watch:
         if isinstance(ids, torch.Tensor) and not ids.is_floating_point() and len(self._forward_batches) < 64:
             self._forward_batches.append(ids.detach())
 
-    def _before_update(self, *_: Any) -> None:
+    def before_update(self, *_: Any) -> None:
         """Between backward and update: the last moment at which nothing is lost."""
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
         if not gradients:
@@ -143,14 +149,23 @@ class Watch:
         norms = torch._foreach_norm(gradients)
         self._norm = float(torch.stack([norm.float() for norm in norms]).square().sum().sqrt())
         if not math.isfinite(self._norm):
-            raise GuardStop(self._explain(math.nan))
+            self._stop(self._explain(math.nan))
+            return
         if self._updates < AUDITED:
             self._before = {
                 name: p.detach().clone() for name, p in self.model.named_parameters() if p.requires_grad
             }
             self._leftover()
 
-    def _after_update(self, *_: Any) -> None:
+    def _stop(self, finding: Finding) -> None:
+        """Raise; or, in a loop that must end in its own way, take the gradients away so that the coming update moves nothing."""
+        self.stopped = finding
+        if self.raises:
+            raise GuardStop(finding)
+        for parameter in self.model.parameters():
+            parameter.grad = None
+
+    def after_update(self, *_: Any) -> None:
         """What moved; which rate was used."""
         self._updates += 1
         for name, parameter in self.model.named_parameters():

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -9,6 +14,7 @@ import orjson
 from umsicht.corpus import documents
 from umsicht.findings import Finding, Waiver
 from umsicht.guard import PreflightInputs, Report, monitors, preflight
+from umsicht.guard.probes.rehearse import Trace
 from umsicht.pipeline.after_stop import skipping
 from umsicht.pipeline.training import Material, identity
 from umsicht.pipeline.walk import Walk
@@ -32,7 +38,40 @@ def inputs_of(material: Material) -> PreflightInputs:
         planned_steps=material.planned_steps(),
         documents=lambda split: documents(material.made.corpus, "train" if split == "train" else "val"),
         root=walk.project.folder,
+        elsewhere=functools.partial(_elsewhere, material),
     )
+
+
+def _elsewhere(material: Material, folder: Path, steps: int, stop: int | None) -> Trace:
+    """One part of the resume rehearsal in a new process, which knows only what lies on disk."""
+    walk = material.walk
+    spec = folder / "elsewhere-spec.json"
+    atomic_json(
+        spec,
+        {
+            "recipe": walk.recipe.plain(),
+            "project": str(walk.project.folder.resolve()),
+            "root": str(walk.root.resolve()),
+            "made": material.made.ids(),
+            "folder": str(folder.resolve()),
+            "steps": steps,
+            "stop": stop,
+        },
+    )
+    alone = {
+        key: value for key, value in os.environ.items() if key not in ("RANK", "WORLD_SIZE", "UMSICHT_RUN")
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "umsicht.pipeline.again", str(spec)],
+        capture_output=True,
+        text=True,
+        env=alone,
+        check=False,
+    )
+    answer = spec.with_name("elsewhere.json")
+    if done.returncode or not answer.is_file():
+        raise RuntimeError(f"the second process of the resume rehearsal: {done.stderr[-300:]}")
+    return Trace(**orjson.loads(answer.read_bytes()))
 
 
 def check(material: Material, *, quick: bool = False) -> Report:

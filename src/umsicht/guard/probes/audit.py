@@ -111,9 +111,10 @@ def one_step(subject: Subject) -> Iterator[Finding]:
     precision = str((stage.machine or {}).get("precision", "float32"))
     limit = 5e-4 if precision == "float32" else 5e-2
     regular = stage.settings.regularisation
-    audit = StepAudit(stage.settings, math.inf if regular.label_smoothing or regular.z_loss else limit)
     with silent_models(stage) as quiet:
-        trainer = quiet.trainer("one-step", hooks=[audit], settings=stage.short(5))
+        settings = _clipping(quiet, stage.short(5))
+        audit = StepAudit(settings, math.inf if regular.label_smoothing or regular.z_loss else limit)
+        trainer = quiet.trainer("one-step", hooks=[audit], settings=settings)
         fit(trainer)
         yield from audit.findings[:1]
         if audit.findings:
@@ -123,6 +124,19 @@ def one_step(subject: Subject) -> Iterator[Finding]:
     yield from found
     if not found:
         yield from _updates(audit)
+
+
+def _clipping(stage: Stage, settings: TrainSettings) -> TrainSettings:
+    """The settings with a clip that surely acts: the norm of the first steps may never reach the declared one."""
+    clip = settings.optimizer.clip_norm
+    if clip is None:
+        return settings
+    _, gradient = independent(stage.make_model(), stage.make_source().batch(0), settings, stage.seed)
+    norm = math.sqrt(sum(float(value.double().square().sum()) for value in gradient.values()))
+    acting = min(clip, 0.3 * norm) if norm > 0 else clip
+    return settings.model_copy(
+        update={"optimizer": settings.optimizer.model_copy(update={"clip_norm": acting})}
+    )
 
 
 def _updates(audit: StepAudit) -> Iterator[Finding]:

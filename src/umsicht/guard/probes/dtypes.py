@@ -326,6 +326,8 @@ def _rotary(subject: Subject, module: nn.Module, tap: Listener) -> Iterator[Find
             pairs.append(("rotary", cosine, partner))
     for name, cosine, sine in pairs:
         error, positions = rotation_error(cosine, sine)
+        if error <= 2e-3 and rounded_steps(cosine, sine):
+            error = 1.0
         if error > 2e-3:
             yield Finding(
                 "NUMERIC/rotary",
@@ -367,17 +369,42 @@ def rotation_error(cosine: torch.Tensor, sine: torch.Tensor) -> tuple[float, int
     # The step is refined along the table, or its own rounding would be taken for an error of the others.
     angles = torch.atan2(wide_sin, wide_cos)
     index = torch.arange(positions, dtype=torch.float64)[:, None]
+    estimate = step_of(angles)
+    want = estimate[None] * index + angles[0][None]
+    scale = float(radius.mean())
+    error = torch.maximum((want.cos() * scale - wide_cos).abs(), (want.sin() * scale - wide_sin).abs())
+    return float(error.max()), positions
+
+
+def rounded_steps(cosine: torch.Tensor, sine: torch.Tensor) -> bool:
+    """True where every turning speed of a table is a bfloat16 number: frequencies that were rounded before the angles were made."""
+    wide_cos = cosine.detach().double().reshape(-1, cosine.shape[-1])
+    wide_sin = sine.detach().double().reshape(-1, sine.shape[-1])
+    positions = wide_cos.shape[0]
+    if positions < 16:
+        return False
+    speed = step_of(torch.atan2(wide_sin, wide_cos)).abs()
+    speed = torch.unique(speed[speed > 1e-7])
+    # 1, the first speed of every table, is such a number anyway.
+    speed = speed[(speed - 1).abs() > 1e-4]
+    if speed.numel() < 5:
+        return False
+    nearest = speed.float().to(torch.bfloat16).double()
+    return bool(((speed - nearest).abs() <= 3e-4 * speed).all())
+
+
+def step_of(angles: torch.Tensor) -> torch.Tensor:
+    """Angle from row to row, refined along the table: over ever longer spans, or the rounding of one step would count."""
+    positions = angles.shape[0]
+    estimate = angles[1] - angles[0]
+    estimate = torch.atan2(estimate.sin(), estimate.cos())
     span = 1
-    estimate = step.clone()
     while span * 2 < positions:
         span *= 2
         measured = angles[span] - angles[0]
         turns = ((estimate * span - measured) / (2 * math.pi)).round()
         estimate = (measured + 2 * math.pi * turns) / span
-    want = estimate[None] * index + angles[0][None]
-    scale = float(radius.mean())
-    error = torch.maximum((want.cos() * scale - wide_cos).abs(), (want.sin() * scale - wide_sin).abs())
-    return float(error.max()), positions
+    return estimate
 
 
 def _loss(subject: Subject) -> Iterator[Finding]:

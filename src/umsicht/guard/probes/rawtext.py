@@ -104,7 +104,9 @@ def _gone(name: str, found: Counter[str], raw: Counter[str] | None) -> Iterator[
     if raw is not None and raw["characters"] > 2000:
         for kind in CLASSES:
             was, now = raw[kind] / raw["characters"], found[kind] / max(1, found["characters"])
-            if was > 2e-4 and raw[kind] > 30 and now < 0.02 * was:
+            # White space is tidied on purpose; of the rest a large part may not go either.
+            least = 0.02 if kind in ("tabs", "double spaces") else 0.2
+            if was > 2e-4 and raw[kind] > 60 and now < least * was:
                 missing, share, before, grade = kind, now, was, "stop"
                 break
     if missing:

@@ -37,26 +37,28 @@ def rehearsal(subject: Subject) -> Iterator[Finding]:
             numbers=numbers(steps=len(straight.losses), planned=STEPS),
         )
         return
-    again = subject.extra.get("segments")
-    if again is not None:
-        parts = again(STEPS, STOPS)
-        process = "new"
-    else:
-        parts = segments(stage, make_source, settings)
-        process = "same"
-    yield from compare(straight, parts, process)
+    elsewhere = subject.extra.get("elsewhere")
+    parts = segments(stage, make_source, settings, elsewhere)
+    yield from compare(straight, parts, "new" if elsewhere is not None else "same")
 
 
-def segments(stage: Stage, make_source: Any, settings: Any) -> list[Trace]:
-    """The stopped run in three parts, everything built anew for each, the global random states disturbed in between."""
+def segments(stage: Stage, make_source: Any, settings: Any, elsewhere: Any = None) -> list[Trace]:
+    """The stopped run in three parts, everything built anew for each; the middle one in a process of its own where one can be had."""
     found = []
-    for stop in (*STOPS, None):
-        torch.manual_seed(90210)
-        recorder = Recorder(stop_at=None if stop is None else stop + 1)
-        trainer = stage.trainer("resumed", hooks=[recorder], source=make_source(), settings=settings)
-        fit(trainer)
-        found.append(recorder.trace)
+    for number, stop in enumerate((*STOPS, None)):
+        if number == 1 and elsewhere is not None:
+            found.append(elsewhere(stage.folder, STEPS, stop))
+        else:
+            found.append(one_segment(stage, make_source(), settings, stop))
     return found
+
+
+def one_segment(stage: Stage, source: Any, settings: Any, stop: int | None) -> Trace:
+    """Train from where the rehearsal's run stands to `stop`, or to its end; the global random states disturbed before."""
+    torch.manual_seed(90210)
+    recorder = Recorder(stop_at=None if stop is None else stop + 1)
+    fit(stage.trainer("resumed", hooks=[recorder], source=source, settings=settings))
+    return recorder.trace
 
 
 def compare(straight: Trace, parts: list[Trace], process: str) -> Iterator[Finding]:
@@ -281,9 +283,9 @@ def _ties(stage: Stage, trainer: Any, loaded: Any) -> Iterator[Finding]:
             )
             return
     config = getattr(fresh, "config", None)
-    if getattr(config, "tied", None) is True and getattr(fresh, "head_weight", None) is not None:
-        table = getattr(fresh, "embed", None)
-        if table is not None and fresh.head_weight.data_ptr() != table.weight.data_ptr():
+    for model in (fresh, restored, trainer.model) if getattr(config, "tied", None) is True else ():
+        table, head = getattr(model, "embed", None), getattr(model, "head_weight", None)
+        if table is not None and head is not None and head.data_ptr() != table.weight.data_ptr():
             yield Finding(
                 "LOAD-MAP/tie-broken",
                 "stop",
@@ -291,6 +293,7 @@ def _ties(stage: Stage, trainer: Any, loaded: Any) -> Iterator[Finding]:
                 location="model: head",
                 numbers=numbers(tied=1, found=0),
             )
+            return
 
 
 def _damage(stage: Stage, run: Any) -> Iterator[Finding]:
