@@ -30,8 +30,9 @@ def find(case: Case, gap: Gap | None, ruling: Ruling) -> tuple[Also, ...]:
         and facts.still_falling > limits.falling_share
     ):
         found.append(("still-falling", {"share": round(100 * facts.still_falling, 1)}))
-    if case.curves.predicted_loss and facts.val_end is not None and _at_end(case):
-        over = facts.val_end / case.curves.predicted_loss - 1
+    predicts = case.curves.predicted_loss and facts.unit == "nats"
+    if predicts and facts.val_end is not None and _at_end(case):
+        over = facts.val_end / (case.curves.predicted_loss or facts.val_end) - 1
         if over > 0.05:
             numbers = {
                 "predicted": case.curves.predicted_loss,

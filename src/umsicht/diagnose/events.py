@@ -27,7 +27,7 @@ def find_events(curves: Curves, limits: Thresholds) -> tuple[Event, ...]:
     found += spiky + level_shifts(clean, _reference(curves), limits)
     return tuple(
         sorted(
-            (_explain(event, bumps, restarts, edges, clean) for event in found), key=lambda event: event.step
+            (_explain(event, bumps, restarts, edges, curves) for event in found), key=lambda event: event.step
         )
     )
 
@@ -49,9 +49,10 @@ def epoch_edges(curves: Curves) -> list[int]:
 
 
 def _explain(
-    event: Event, bumps: list[Event], restarts: list[Event], edges: list[int], train: Series
+    event: Event, bumps: list[Event], restarts: list[Event], edges: list[int], curves: Curves
 ) -> Event:
-    """A jump inside a learning-rate bump, or within a few points of a restart or a new epoch, is first of all a matter of that."""
+    """A jump inside a learning-rate bump, or close to a restart, a new epoch or a drop of the rate, is first of all a matter of that."""
+    train = curves.get(TRAIN)
     if event.kind not in ("spike", "level-shift-up", "level-shift-down"):
         return event
     reach = 3 * max(train.cadence, 1)
@@ -67,7 +68,16 @@ def _explain(
         return _with(event, "restart")
     if event.kind != "spike" and any(abs(event.step - edge) <= 10 * max(train.cadence, 1) for edge in edges):
         return _with(event, "epoch")
+    if event.kind == "level-shift-down" and _rate_drops(curves.get(LR).finite(), event.step, train):
+        return _with(event, "lr-drop")
     return event
+
+
+def _rate_drops(lr: Series, step: int, train: Series) -> bool:
+    """Whether the learning rate falls by a third or more within ten logged points to either side."""
+    reach = 10 * max(train.cadence, 1)
+    before, after = lr.between(step - 3 * reach, step - reach), lr.between(step + reach, step + 3 * reach)
+    return bool(before) and bool(after) and float(after.values[0]) < 0.67 * float(before.values[-1])
 
 
 def _with(event: Event, explained_by: str) -> Event:

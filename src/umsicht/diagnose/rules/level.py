@@ -18,7 +18,7 @@ def dropped_level(case: Case) -> Ruling | None:
     events = [
         event
         for event in case.of_kind("level-shift-down")
-        if event.explained_by != "lr-bump" and not _undoes_rise(case, event)
+        if event.explained_by not in ("lr-bump", "lr-drop") and not _undoes_rise(case, event)
     ]
     for event in sorted(events, key=lambda event: event.numbers["jump"]):
         before, after = facts.val.between(-np.inf, event.step), facts.val.between(event.step + 1, np.inf)
