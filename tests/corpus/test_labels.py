@@ -13,7 +13,7 @@ import pytest
 
 from umsicht.corpus.kernels.spans import spans_from
 from umsicht.corpus.label.batch import check_filters
-from umsicht.corpus.label.classifier import Classifier, fit, measure, preset, preset_names
+from umsicht.corpus.label.classifier import Classifier, fit, fit_sentences, measure, preset, preset_names
 from umsicht.corpus.label.heuristics import first_rule, measure_texts, rule_names
 from umsicht.corpus.label.language import identify
 from umsicht.corpus.label.notices import has_notice
@@ -106,6 +106,27 @@ def test_training_is_repeatable_and_finds_what_it_learned() -> None:
     assert made.may_drop and made.languages == ("en",)
     with pytest.raises(UserError):
         fit(good, [False] * 300)
+
+
+def test_a_label_of_one_sentence_is_learned_from_labels_of_whole_texts(tmp_path: Path) -> None:
+    """Each text with the label holds one telling sentence among nine that tell nothing; the classifier scores sentences and takes the highest."""
+    rng = random.Random(0)
+    plain = ["stone", "river", "hill", "tree", "cloud", "field"]
+    texts, labels = [], []
+    for k in range(400):
+        lines = [" ".join(rng.choice(plain) for _ in range(9)) + "." for _ in range(9)]
+        if k % 2:
+            lines.insert(
+                rng.randint(0, 9), f"Try {rng.choice(plain)} {rng.choice(['casino', 'bonus'])} {k} today."
+            )
+        texts.append(" ".join(lines))
+        labels.append(bool(k % 2))
+    made = Classifier("x", fit_sentences(texts[:300], labels[:300]), unit="sentence")
+    made.save(tmp_path / "x.npz")
+    again = Classifier.load(tmp_path / "x.npz")
+    scores = again.scores(spans_from([*texts[300:], ""]))
+    assert measure(scores[:-1], np.array(labels[300:]), 0.5).f1 > 0.97
+    assert scores == pytest.approx(made.scores(spans_from([*texts[300:], ""])), abs=1e-3)
 
 
 def test_saved_classifiers_come_back(tmp_path: Path) -> None:

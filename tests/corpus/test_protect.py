@@ -42,6 +42,13 @@ FORMS: dict[str, Callable[[str], str]] = {
     "csv": lambda t: f'17,"{t}",14',
     "bold words": lambda t: " ".join(f"**{w}**" for w in t.split()),
     "full width": lambda t: "".join(chr(ord(c) + 0xFEE0) if c.isalpha() and c.isascii() else c for c in t),
+    "full width throughout": lambda t: "".join(
+        chr(ord(c) + 0xFEE0) if "!" <= c <= "~" else "\u3000" for c in t
+    ),
+    "mathematical letters": lambda t: "".join(chr(ord(c) + 0x1D3BF) if "A" <= c <= "Z" else c for c in t),
+    "circled letters": lambda t: "".join(chr(ord(c) - 97 + 0x24D0) if "a" <= c <= "z" else c for c in t),
+    "other digits": lambda t: t.translate({48 + k: 0x0660 + k for k in range(10)}),
+    "invisible marks": lambda t: t.replace("e", "e\u200b").replace("a", "\u2060a\u200e"),
     "decomposed": lambda t: unicodedata.normalize("NFD", t),
     "comment": lambda t: "\n".join(f"# {line}" for line in textwrap.wrap(t, 60)),
     "twice": lambda t: t + "\n\n" + t,

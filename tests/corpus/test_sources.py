@@ -11,9 +11,11 @@ import pytest
 from umsicht.corpus.normalise import Undecodable, decode, normalise
 from umsicht.corpus.sources import Broken, Raw, SourceInfo, Unit, read_unit
 from umsicht.corpus.sources.files import reader_of
+from umsicht.corpus.sources.hub import hub_units
 from umsicht.corpus.sources.starter import markup_to_text, starter_units
 from umsicht.corpus.sources.web import html_to_text
-from umsicht.recipe.corpus import NormaliseSettings
+from umsicht.findings import UserError
+from umsicht.recipe.corpus import NormaliseSettings, SourceSettings
 
 
 def read(path: Path, name: str | None = None) -> list[Raw | Broken]:
@@ -64,6 +66,38 @@ def test_books_as_pages_give_their_text() -> None:
     text = page.text if isinstance(page.text, str) else page.text.decode()
     assert len(words & set(text.split())) / len(words) > 0.95
     assert "<p>" not in text
+
+
+def test_folders_of_data_sets_are_read(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets", reason="the package datasets is not installed")
+    rows = [{"body": "first", "lang": "en"}, {"body": None, "lang": "en"}, {"body": "zweiter", "lang": "de"}]
+    datasets.DatasetDict({"train": datasets.Dataset.from_list(rows)}).save_to_disk(tmp_path / "set")
+    source = SourceSettings(
+        name="s", kind="huggingface", path=str(tmp_path / "set"), text_field="body", language_field="lang"
+    )
+    (unit,) = hub_units(source, tmp_path)
+    found = list(read_unit(unit, 8_000_000))
+    assert [(item.text, item.language) for item in found if isinstance(item, Raw)] == [
+        ("first", "en"),
+        ("zweiter", "de"),
+    ]
+    assert [item.reason for item in found if isinstance(item, Broken)] == ["no-text"]
+
+
+def test_a_data_set_on_the_hub_needs_a_revision(tmp_path: Path) -> None:
+    with pytest.raises(UserError):
+        hub_units(SourceSettings(name="s", kind="huggingface", path="some/where"), tmp_path)
+
+
+def test_the_other_extractor_finds_the_same_content() -> None:
+    pytest.importorskip("trafilatura", reason="the package trafilatura is not installed")
+    page = (
+        "<html><body><nav><a href='/'>Home page</a></nav><article><h1>Title</h1><p>"
+        + "A long sentence about stones. " * 20
+        + "</p></article></body></html>"
+    )
+    text = html_to_text(page.encode(), "trafilatura")
+    assert "A long sentence about stones." in text and "Home page" not in text
 
 
 def test_navigation_is_left_out() -> None:

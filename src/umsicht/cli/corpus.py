@@ -199,14 +199,18 @@ def count(
     from umsicht.tokenizer import Tokenizer
 
     made = _find(path)
-    encode = Tokenizer.load(_tokenizer(tokenizer, path)).encode_batch
-    ledger = estimate(made, made.report, encode)
-    totals = count_exactly(made, encode) if exact else {}
+    vocabulary = Tokenizer.load(_tokenizer(tokenizer, path))
+    ledger = estimate(made, made.report, vocabulary.encode_batch)
+    cache = made.path.parents[1] / "cache" / f"token-counts-{vocabulary.digest[:12]}.npy"
+    counted = count_exactly(made, vocabulary.encode_batch, cache) if exact else None
+    totals = counted.tokens if counted else {}
     usable = sum(totals.values()) if exact else sum(_tokens(entry, "train") for entry in ledger.values())
     if json:
         print_json({"sources": ledger, "exact": totals, "usable_tokens": usable, "needed_tokens": need})
     else:
         _print_ledger(ledger, totals)
+        if counted and counted.cached:
+            print(t("corpus.cli.cached", n=counted.cached, total=counted.documents))
         print(t("corpus.cli.usable", tokens=human(usable), disk=human(made.report["disk_bytes"], "B")))
         if need is not None:
             key = "corpus.cli.enough" if usable >= need else "corpus.cli.not_enough"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,11 +24,19 @@ class Names:
     indexes: tuple[str, ...]
     offsets: tuple[int, ...]
 
-    def id_of(self, number: int) -> str:
-        """The id that document had when it was read."""
-        part = int(np.searchsorted(self.offsets, number, "right")) - 1
-        row = open_rows(Path(self.indexes[part]))[number - self.offsets[part]]
-        return hex_id(int(row["hi"]), int(row["lo"]))
+    def ids_of(self, numbers: npt.NDArray[np.integer[Any]]) -> list[str]:
+        """The ids that documents had when they were read; every index is opened once."""
+        ids = [""] * len(numbers)
+        parts = np.searchsorted(self.offsets, numbers, "right") - 1
+        for part in np.unique(parts).tolist():
+            rows = open_rows(Path(self.indexes[part]))
+            places = np.flatnonzero(parts == part)
+            chosen = rows[numbers[places].astype(np.int64) - self.offsets[part]]
+            for place, hi, lo in zip(
+                places.tolist(), chosen["hi"].tolist(), chosen["lo"].tolist(), strict=True
+            ):
+                ids[place] = hex_id(hi, lo)
+        return ids
 
 
 @dataclass
@@ -79,20 +88,23 @@ class Carry:
         """The chosen documents with their texts, ids and sizes as they are now."""
         chosen = np.flatnonzero(mask)
         table = self.table.take(pa.array(chosen))
-        changed = {place: self.texts[row] for place, row in enumerate(chosen.tolist()) if row in self.texts}
+        changed = [(place, self.texts[row]) for place, row in enumerate(chosen.tolist()) if row in self.texts]
         if not changed:
             return table
-        columns = {name: table.column(name).to_pylist() for name in ("text", "id", "bytes")}
-        for place, text in changed.items():
-            value = text_hash(text)
-            columns["text"][place] = text.decode()
-            columns["id"][place] = hex_id(value >> 64, value & 0xFFFFFFFFFFFFFFFF)
-            columns["bytes"][place] = len(text)
-        for name, values in columns.items():
+        where = np.arange(len(chosen))
+        where[[place for place, _ in changed]] = len(chosen) + np.arange(len(changed))
+        texts = [text for _, text in changed]
+        values = [text_hash(text) for text in texts]
+        new = {
+            "text": [text.decode() for text in texts],
+            "id": [hex_id(value >> 64, value & 0xFFFFFFFFFFFFFFFF) for value in values],
+            "bytes": [len(text) for text in texts],
+        }
+        for name, column in new.items():
             at = table.schema.get_field_index(name)
-            table = table.set_column(
-                at, table.schema.field(name), pa.array(values, table.schema.field(name).type)
-            )
+            kind = table.schema.field(name)
+            both = pa.chunked_array([*table.column(name).chunks, pa.array(column, kind.type)])
+            table = table.set_column(at, kind, both.take(pa.array(where)))
         return table
 
     def sizes(self) -> npt.NDArray[np.int64]:

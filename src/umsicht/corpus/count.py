@@ -6,15 +6,18 @@ bootstrap over documents (Efron 1979) of that ratio.
 
 from __future__ import annotations
 
+import io
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from umsicht.corpus.document import HasPath, rows
+from umsicht.record import atomic_write
 
 Encode = Callable[[list[str]], Sequence[Sequence[int]]]
 
@@ -61,13 +64,59 @@ def estimate(artifact: HasPath, report: Mapping[str, Any], encode: Encode) -> di
     return ledger
 
 
-def exact(artifact: HasPath, encode: Encode, batch: int = 256) -> dict[str, int]:
-    """Tokens of the training split by source, every document encoded."""
+COUNTED = np.dtype([("hi", "<u8"), ("lo", "<u8"), ("tokens", "<u4")])
+
+
+@dataclass(frozen=True)
+class Exact:
+    """Tokens of the training split."""
+
+    tokens: dict[str, int]
+    """By source."""
+    documents: int
+    cached: int
+    """Documents that an earlier count had seen: in this corpus or in another one."""
+
+
+def exact(artifact: HasPath, encode: Encode, cache: Path | None = None, batch: int = 256) -> Exact:
+    """Tokens of the training split by source; every document that `cache` (one file for each tokenizer) does not know is encoded."""
+    known = _known(cache)
+    new: list[tuple[int, int, int]] = []
     totals: dict[str, int] = {}
-    for chunk in _chunks(rows(artifact, "train", ("text", "source")), batch):
-        for row, ids in zip(chunk, encode([row["text"] for row in chunk]), strict=True):
-            totals[row["source"]] = totals.get(row["source"], 0) + len(ids)
-    return totals
+    documents = 0
+    for chunk in _chunks(rows(artifact, "train", ("id", "text", "source")), batch):
+        keys = [(int(row["id"][:16], 16), int(row["id"][16:], 16)) for row in chunk]
+        counts = [known.get(key) for key in keys]
+        unseen = [i for i, count in enumerate(counts) if count is None]
+        for i, ids in zip(unseen, encode([chunk[i]["text"] for i in unseen]) if unseen else (), strict=True):
+            counts[i] = len(ids)
+            new.append((*keys[i], len(ids)))
+        for row, count in zip(chunk, counts, strict=True):
+            totals[row["source"]] = totals.get(row["source"], 0) + (count or 0)
+        documents += len(chunk)
+    if cache is not None and new:
+        _remember(cache, new)
+    return Exact(totals, documents, documents - len(new))
+
+
+def _known(cache: Path | None) -> dict[tuple[int, int], int]:
+    if cache is None or not cache.is_file():
+        return {}
+    table = np.load(cache)
+    return dict(
+        zip(
+            zip(table["hi"].tolist(), table["lo"].tolist(), strict=True),
+            table["tokens"].tolist(),
+            strict=True,
+        )
+    )
+
+
+def _remember(cache: Path, new: list[tuple[int, int, int]]) -> None:
+    before = np.load(cache) if cache.is_file() else np.empty(0, COUNTED)
+    stream = io.BytesIO()
+    np.save(stream, np.concatenate([before, np.array(new, COUNTED)]))
+    atomic_write(cache, stream.getvalue())
 
 
 def _chunks(source: Iterator[dict[str, Any]], size: int) -> Iterator[list[dict[str, Any]]]:

@@ -84,6 +84,36 @@ def documents(artifact: HasPath, split: Split = "train") -> Iterator[Document]:
         yield Document(**row)
 
 
+def write_working(table: pa.Table, path: Path) -> None:
+    """Write a table of the work folder: not compressed and in one piece, so that every later stage maps its text instead of unpacking it."""
+    table = table.combine_chunks()
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+
+
+def read_columns(path: str | Path, columns: Sequence[str] | None = None) -> pa.Table:
+    """Some columns (all by default) of a table of the work folder (`.arrow`, memory-mapped) or of a Parquet file."""
+    names = list(columns) if columns is not None else None
+    if not str(path).endswith(".arrow"):
+        return pq.read_table(path, columns=names, use_threads=False)
+    with pa.memory_map(str(path)) as source:
+        table = pa.ipc.open_file(source).read_all()
+    return table.select(names) if names is not None else table
+
+
+_FEW_VALUES = ["source", "domain", "language", "licence", "rule", "stage", "reason"]
+"""Columns that repeat their values: worth a dictionary. Texts and ids are not: looking for repetitions in them costs more than writing them."""
+
+
 def write_table(table: pa.Table, path: Path) -> None:
     """Write Parquet with small row groups, so that a reader of few documents reads few bytes."""
-    pq.write_table(table, path, compression="zstd", compression_level=1, row_group_size=2_000)
+    names = [name for name in _FEW_VALUES if name in table.schema.names]
+    pq.write_table(
+        table,
+        path,
+        compression="zstd",
+        compression_level=1,
+        row_group_size=2_000,
+        use_dictionary=names,
+        write_statistics=names,
+    )

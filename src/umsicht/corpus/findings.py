@@ -12,6 +12,9 @@ BROKEN_SHARE = 0.01
 DUPLICATE_SHARE = 0.3
 PROMOTIONAL_SHARE = 0.05
 NOTICE_SHARE = 0.02
+TOP_LINES_SHARE = 0.05
+FEWEST_TOP_LINES = 20
+"""Fewer lines that come back are no pattern."""
 
 
 def findings_of(report: Mapping[str, Any], settings: CorpusSettings) -> list[Finding]:
@@ -23,6 +26,7 @@ def findings_of(report: Mapping[str, Any], settings: CorpusSettings) -> list[Fin
         *_licences(report),
         *_duplicates(report),
         *_capped(report),
+        *_top_lines(report),
         *_protected(report),
         *_promotional(report),
         *_notices(report),
@@ -93,6 +97,20 @@ def _capped(report: Mapping[str, Any]) -> Iterator[Finding]:
     for name, numbers in report.get("near_capped", {}).items():
         shown = {"source": name, **numbers, "share": numbers["found"] / max(numbers["documents"], 1)}
         yield Finding("CORPUS/near-duplicate-cap", "warn", "corpus", name, shown)
+
+
+def _top_lines(report: Mapping[str, Any]) -> Iterator[Finding]:
+    """The hundred most frequent lines against all text of a source that stays."""
+    for name, found in report.get("top_lines", {}).items():
+        left = next(row["bytes"] for row in report["sources"][name]["stages"] if row["stage"] == "lines")
+        if found["lines"] >= FEWEST_TOP_LINES and found["bytes"] > TOP_LINES_SHARE * left:
+            numbers = {
+                "source": name,
+                "share": found["bytes"] / max(left, 1),
+                "documents": found["examples"][0]["documents"],
+            }
+            examples = tuple(row["line"] for row in found["examples"][:5])
+            yield Finding("CORPUS/repeated-lines", "warn", "corpus", name, numbers, examples)
 
 
 def _protected(report: Mapping[str, Any]) -> Iterator[Finding]:

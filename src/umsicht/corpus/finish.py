@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow.parquet as pq
 
 from umsicht.corpus.carry import Carry, Names
-from umsicht.corpus.document import write_table
-from umsicht.corpus.index import drops_of, open_rows
+from umsicht.corpus.document import read_columns, write_table
+from umsicht.corpus.index import drops_of, hex_id, open_rows
 from umsicht.corpus.kernels.spans import spans_of
 from umsicht.corpus.lines import is_code, line_hashes
 from umsicht.corpus.near.tasks import VALIDATION
@@ -53,7 +52,7 @@ def finish(task: FinishTask) -> dict[str, Any]:
     rows = open_rows(Path(task.names.indexes[task.part]))
     offset = task.names.offsets[task.part]
     state = np.load(task.state, mmap_mode="r")[offset : offset + len(rows)]
-    carry = Carry(pq.read_table(task.table), rows, state == VALIDATION, task.min_document_bytes)
+    carry = Carry(read_columns(task.table), rows, state == VALIDATION, task.min_document_bytes)
     _exact(task, carry)
     carry.count("exact")
     _near(task, carry, offset)
@@ -85,10 +84,9 @@ def finish(task: FinishTask) -> dict[str, Any]:
 
 
 def _exact(task: FinishTask, carry: Carry) -> None:
-    names = carry.table.column("id")
-    for drop in drops_of([Path(name) for name in task.exact], task.part):
-        row = int(drop["row"])
-        carry.drop(row, "exact", "duplicate", f"same text as {names[row].as_py()}")
+    for row in drops_of([Path(name) for name in task.exact], task.part)["row"].tolist():
+        name = hex_id(int(carry.rows["hi"][row]), int(carry.rows["lo"][row]))
+        carry.drop(row, "exact", "duplicate", f"same text as {name}")
 
 
 def _near(task: FinishTask, carry: Carry, offset: int) -> None:
@@ -96,8 +94,8 @@ def _near(task: FinishTask, carry: Carry, offset: int) -> None:
         return
     drops = open_rows(Path(task.near))
     first, last = np.searchsorted(drops["later"], [offset, offset + len(carry.rows)])
-    for drop in drops[first:last]:
-        kept = task.names.id_of(int(drop["earlier"]))
+    mine = drops[first:last]
+    for drop, kept in zip(mine, task.names.ids_of(mine["earlier"]), strict=True):
         reason = "near-duplicate" if drop["jaccard"] >= drop["score"] else "contained"
         detail = f"of {kept}; jaccard {drop['jaccard']:.2f}, score {drop['score']:.2f}"
         carry.drop(int(drop["later"]) - offset, "near", reason, detail)
@@ -139,13 +137,14 @@ def _paragraphs(task: FinishTask, carry: Carry) -> None:
     drops = drops_of([Path(task.paragraphs)], task.part)
     places = np.load(task.spans)[drops["row"]]
     spots = []
-    for drop, place in zip(drops, places, strict=True):
+    offsets = np.array(task.names.offsets, np.int64)
+    kept_ids = task.names.ids_of(offsets[drops["kept_part"]] + drops["kept_row"])
+    for drop, place, kept in zip(drops, places, kept_ids, strict=True):
         row, start, end = int(place["row"]), int(place["start"]), int(place["end"])
         if not carry.alive[row]:
             continue
         first = int(carry.spans.starts[row])
         piece = carry.spans.buffer[first + start : first + end].tobytes().decode("utf-8", "replace")
-        kept = task.names.id_of(task.names.offsets[drop["kept_part"]] + int(drop["kept_row"]))
         carry.fragments.append((row, piece, f"score {drop['score']:.2f}; stays in {kept}"))
         spots.append((row, start, end))
     carry.cut(spots, "paragraphs")

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from umsicht.corpus import examples
 from umsicht.corpus import lines as line_stage
 from umsicht.corpus.carry import Names
 from umsicht.corpus.document import DROPPED_SCHEMA, SCHEMA, write_table
@@ -40,8 +41,6 @@ from umsicht.findings import UserError
 from umsicht.recipe.corpus import CorpusSettings
 from umsicht.record import Progress
 from umsicht.words import t
-
-EXAMPLES = 40
 
 
 class Flow:
@@ -116,7 +115,7 @@ class Flow:
             self.ledger.merge(result["ledger"])
             self.parts += result["parts"]
         self.indexes = [index_path(folder, part["key"]) for part in self.parts]
-        self.tables = [folder / f"{part['key']}.parquet" for part in self.parts]
+        self.tables = [folder / f"{part['key']}.arrow" for part in self.parts]
         self.counts = [int(part["rows"]) for part in self.parts]
         self.offsets = tuple(int(n) for n in np.concatenate([[0], np.cumsum(self.counts)])[:-1])
         self.source_names = [source.name for source in self.plan.sources]
@@ -195,7 +194,7 @@ class Flow:
             "verified": found.verified,
             "dropped": len(drops),
         }
-        self.notes["clusters"] = self._clusters(drops)
+        self.notes["clusters"] = examples.clusters(drops, Names(tuple(map(str, self.indexes)), self.offsets))
         self._save_state()
         return str(path)
 
@@ -227,24 +226,6 @@ class Flow:
         self.notes["near_capped"] = capped
         return drops[keep]
 
-    def _clusters(self, drops: npt.NDArray[Any]) -> list[dict[str, Any]]:
-        """The largest clusters: the kept document and how many went for it."""
-        kept, counts = np.unique(drops["earlier"], return_counts=True)
-        names = Names(tuple(map(str, self.indexes)), self.offsets)
-        order = np.lexsort((kept, -counts))[:EXAMPLES]
-        clusters = []
-        for place in order:
-            mine = drops[drops["earlier"] == kept[place]]
-            clusters.append(
-                {
-                    "kept": names.id_of(int(kept[place])),
-                    "dropped": int(counts[place]),
-                    "members": [names.id_of(int(drop["later"])) for drop in mine[:5]],
-                    "scores": [round(float(drop["score"]), 3) for drop in mine[:5]],
-                }
-            )
-        return clusters
-
     def _lines(self) -> list[str]:
         settings = self.settings.dedupe.lines
         if not settings.enabled:
@@ -252,6 +233,7 @@ class Flow:
         folder = self.work.stage("lines")
         tasks = [
             line_stage.LinesTask(
+                number,
                 str(table),
                 str(index),
                 self._sources_of(part),
@@ -260,8 +242,8 @@ class Flow:
                 str(folder / f"{part['key']}.lines.npy"),
                 settings.min_words,
             )
-            for part, table, index, offset in zip(
-                self.parts, self.tables, self.indexes, self.offsets, strict=True
+            for number, (part, table, index, offset) in enumerate(
+                zip(self.parts, self.tables, self.indexes, self.offsets, strict=True)
             )
         ]
         counted = self.work.run(
@@ -281,6 +263,8 @@ class Flow:
         merged = self.work.run(
             self.engine, "lines-merge", line_stage.merge_lines, merges, self.progress, t("corpus.stage.lines")
         )
+        tops = line_stage.top_lines([np.load(result["top"]) for result in merged])
+        self.notes["top_lines"] = examples.top_lines(tops, self.source_names, self.tables)
         return [result["file"] for result in merged]
 
     def _paragraphs(self) -> tuple[list[str], str]:

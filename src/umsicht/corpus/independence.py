@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from umsicht.corpus.document import DROPPED_SCHEMA, write_table
+from umsicht.corpus.document import DROPPED_SCHEMA, read_columns, write_table
 from umsicht.corpus.kernels.scan import build_filter, build_table
-from umsicht.corpus.kernels.spans import runs_in, spans_of
+from umsicht.corpus.kernels.spans import different, runs_in, spans_of
 from umsicht.corpus.protect import RUN, runs_of
 
 LARGEST_OVERLAP = 0.5
@@ -37,9 +36,9 @@ def find_overlap(task: OverlapTask) -> dict[str, Any]:
     """Write the validation runs that stand in one training partition."""
     with np.load(task.table) as stored:
         table, mask = stored["table"], stored["mask"]
-    spans = spans_of(pq.read_table(task.train, columns=["text"]).column("text"))
+    spans = spans_of(read_columns(task.train, ["text"]).column("text"))
     _, found = runs_in(spans, np.array([RUN], np.int64), table, mask)
-    np.save(task.output, np.unique(found))
+    np.save(task.output, different(found))
     return {"file": task.output}
 
 
@@ -53,13 +52,13 @@ class ValidationRuns:
 
     def save(self, path: Path) -> None:
         """The table that workers look up in."""
-        different = np.unique(self.hashes)
-        np.savez(path, table=build_table(different), mask=build_filter(different))
+        known = different(self.hashes)
+        np.savez(path, table=build_table(known), mask=build_filter(known))
 
     def overlap(self, found: Sequence[str]) -> npt.NDArray[np.float64]:
         """Share of every document's runs that stand in training."""
         seen = (
-            np.unique(np.concatenate([np.load(name) for name in found])) if found else np.empty(0, np.uint64)
+            different(np.concatenate([np.load(name) for name in found])) if found else np.empty(0, np.uint64)
         )
         inside = np.isin(self.hashes, seen)
         total = np.bincount(self.owners, minlength=self.documents)

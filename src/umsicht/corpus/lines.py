@@ -10,14 +10,27 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
+from umsicht.corpus.document import read_columns
 from umsicht.corpus.index import open_rows
-from umsicht.corpus.kernels.spans import Spans, lines_of, spans_of, whole_hashes
+from umsicht.corpus.kernels.spans import Spans, different, lines_of, spans_of, whole_hashes
 from umsicht.corpus.near.tasks import GONE
 from umsicht.recipe.corpus import LineSettings
 
-COUNT = np.dtype([("hash", "<u8"), ("documents", "<u4"), ("source", "<u4")])
+COUNT = np.dtype(
+    [
+        ("hash", "<u8"),
+        ("documents", "<u4"),
+        ("source", "<u4"),
+        ("bytes", "<u8"),
+        ("part", "<u4"),
+        ("row", "<u4"),
+        ("start", "<u4"),
+        ("end", "<u4"),
+    ]
+)
+"""A line of a source: in how many documents it stands, bytes of all its occurrences, and the first of them."""
+TOP_LINES = 100
 CODE_DOMAIN = "code"
 
 
@@ -25,6 +38,7 @@ CODE_DOMAIN = "code"
 class LinesTask:
     """Lines of one partition."""
 
+    number: int
     table: str
     index: str
     sources: tuple[int, ...]
@@ -51,22 +65,57 @@ def line_hashes(spans: Spans, min_words: int) -> tuple[npt.NDArray[np.uint32], S
 
 def count_lines(task: LinesTask) -> dict[str, Any]:
     """Write in how many documents of the partition each line stands, by source, sorted by hash."""
-    table = pq.read_table(task.table, columns=["text", "domain"])
+    table = read_columns(task.table, ["text", "domain"])
     rows = open_rows(Path(task.index))
     state = np.load(task.state, mmap_mode="r")[task.offset : task.offset + len(rows)]
     chosen = np.flatnonzero((state != GONE) & ~is_code(table))
-    text, _, hashes = line_hashes(spans_of(table.column("text")).take(chosen), task.min_words)
+    spans = spans_of(table.column("text"))
+    text, lines, hashes = line_hashes(spans.take(chosen), task.min_words)
     source = (
         np.array(task.sources, np.uint64)[rows["source"][chosen][text]]
         if len(text)
         else text.astype(np.uint64)
     )
-    once = np.unique(np.stack([hashes, source, text.astype(np.uint64)], 1), axis=0)
-    pairs, counts = np.unique(once[:, :2], axis=0, return_counts=True)
-    table_out = np.empty(len(pairs), COUNT)
-    table_out["hash"], table_out["source"], table_out["documents"] = pairs[:, 0], pairs[:, 1], counts
+    order = _by_line(hashes, source, text)
+    table_out = _documents_by_line(
+        hashes[order], source[order], text[order], (lines.ends - lines.starts)[order]
+    )
+    first = order[table_out["row"]]
+    row = chosen[text[first]]
+    table_out["part"], table_out["row"] = task.number, row
+    table_out["start"] = lines.starts[first] - spans.starts[row]
+    table_out["end"] = lines.ends[first] - spans.starts[row]
     np.save(task.output, table_out)
-    return {"file": task.output, "lines": len(pairs)}
+    return {"file": task.output, "lines": len(table_out)}
+
+
+def _by_line(
+    hashes: npt.NDArray[np.uint64], source: npt.NDArray[np.uint64], text: npt.NDArray[np.uint32]
+) -> npt.NDArray[np.int64]:
+    """An order by line, source, text. Lines come text by text, so that a stable order by line alone will do for one source."""
+    if len(different(source)) > 1:
+        return np.lexsort((text, source, hashes))
+    return np.argsort(hashes, kind="stable")
+
+
+def _documents_by_line(
+    hashes: npt.NDArray[np.uint64],
+    source: npt.NDArray[np.uint64],
+    text: npt.NDArray[np.uint32],
+    sizes: npt.NDArray[np.int64],
+) -> npt.NDArray[Any]:
+    """In how many texts every line stands, by source; `row` is the place of its first occurrence in what is given."""
+    new = np.ones(len(hashes), bool)
+    new[1:] = (hashes[1:] != hashes[:-1]) | (source[1:] != source[:-1])
+    once = new.copy()
+    once[1:] |= text[1:] != text[:-1]
+    starts = np.flatnonzero(new)
+    found = np.zeros(len(starts), COUNT)
+    found["hash"], found["source"], found["row"] = hashes[starts], source[starts], starts
+    if len(starts):
+        found["documents"] = np.add.reduceat(once.astype(np.int64), starts)
+        found["bytes"] = np.add.reduceat(sizes, starts)
+    return found
 
 
 @dataclass(frozen=True)
@@ -112,10 +161,25 @@ def merge_lines(task: MergeTask) -> dict[str, Any]:
     merged = table[starts]
     if len(starts):
         merged["documents"] = np.add.reduceat(table["documents"].astype(np.int64), starts)
+        merged["bytes"] = np.add.reduceat(table["bytes"], starts)
     needed = np.array(task.needed, np.int64)
-    boilerplate = merged[merged["documents"] >= needed[merged["source"]]]
+    going = merged["documents"] >= needed[merged["source"]]
+    boilerplate = merged[going]
     np.save(task.output, boilerplate)
-    return {"file": task.output, "lines": len(boilerplate)}
+    staying = merged[~going & (merged["documents"] > 1)]
+    np.save(f"{task.output}.top.npy", top_lines([staying]))
+    return {"file": task.output, "top": f"{task.output}.top.npy", "lines": len(boilerplate)}
+
+
+def top_lines(tables: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """Of every source the lines with the most bytes, most first."""
+    table = np.concatenate(tables) if tables else np.empty(0, COUNT)
+    kept = [np.empty(0, COUNT)]
+    for source in different(table["source"]).tolist():
+        mine = table[table["source"] == source]
+        order = np.lexsort((mine["hash"], -mine["bytes"].astype(np.int64)))
+        kept.append(mine[order[:TOP_LINES]])
+    return np.concatenate(kept)
 
 
 def needed_documents(documents: int, settings: LineSettings) -> int:

@@ -69,7 +69,21 @@ def normalise(text: str, settings: NormaliseSettings) -> str:
         text = _CONTROL.sub("", text)
     if settings.unicode == "nfc" and not text.isascii():
         text = unicodedata.normalize("NFC", text)
-    return _strip_blank_lines(text)
+    return strip_blank_lines(text)
+
+
+def without_surrogates(text: str) -> str:
+    """Halves of surrogate pairs are no characters and cannot be stored."""
+    return _CONTROL.sub("", text)
+
+
+def strip_blank_lines(text: str) -> str:
+    """Text without blank lines around it; the indentation of its first line stays."""
+    text = text.rstrip()
+    start = 0
+    while (end := text.find("\n", start)) >= 0 and not text[start:end].strip():
+        start = end + 1
+    return text[start:]
 
 
 def _has_control(text: str) -> bool:
@@ -95,11 +109,3 @@ def _repair(text: str) -> str:
     import ftfy
 
     return "\n".join(ftfy.fix_encoding(line) for line in text.split("\n"))
-
-
-def _strip_blank_lines(text: str) -> str:
-    text = text.rstrip()
-    start = 0
-    while (end := text.find("\n", start)) >= 0 and not text[start:end].strip():
-        start = end + 1
-    return text[start:]

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 
+from umsicht.corpus.document import read_columns
 from umsicht.corpus.kernels.spans import lines_of, spans_of
 from umsicht.corpus.lines import is_code
 from umsicht.corpus.near.tasks import GONE
@@ -31,7 +31,7 @@ class ParagraphsTask:
 
 def find_paragraphs(task: ParagraphsTask) -> dict[str, Any]:
     """Write the spans of all paragraphs that are long enough to be compared."""
-    table = pq.read_table(task.table, columns=["text", "domain"])
+    table = read_columns(task.table, ["text", "domain"])
     spans = spans_of(table.column("text"))
     state = np.load(task.state, mmap_mode="r")[task.offset : task.offset + len(spans)]
     chosen = np.flatnonzero((state != GONE) & ~is_code(table))

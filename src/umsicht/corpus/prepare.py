@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
+import numpy.typing as npt
 
-from umsicht.corpus.document import DROPPED_SCHEMA, SCHEMA, write_table
-from umsicht.corpus.index import ROW, hex_id, index_path, text_hash
-from umsicht.corpus.label.batch import PROMOTIONAL, Labels, counted, label_batch
-from umsicht.corpus.label.language import CODE, identify
+from umsicht.corpus.clean import Batch, clean
+from umsicht.corpus.index import hex_id, text_hash
+from umsicht.corpus.label.batch import PROMOTIONAL, counted, label_batch, unlabelled
+from umsicht.corpus.label.language import UNDETERMINED
 from umsicht.corpus.ledger import Ledger
 from umsicht.corpus.lines import CODE_DOMAIN
-from umsicht.corpus.normalise import Undecodable, decode, normalise
-from umsicht.corpus.redact import redact
+from umsicht.corpus.normalise import Undecodable, decode
+from umsicht.corpus.partition import Dropped, Partition, Rows, hashes
 from umsicht.corpus.sources import Broken, Raw, Unit, read_unit
 from umsicht.recipe.corpus import CorpusSettings, FilterSettings, NormaliseSettings
 
-UNDETERMINED = "und"
 BROKEN_SHOWN = 50
-BATCH_BYTES = 8_000_000
-"""Text that is labelled at once."""
-ONLY_PROSE = ("email", "key")
-"""What is redacted in code too."""
+BATCH_BYTES = 4_000_000
+"""Text that is worked on at once."""
+BATCH_ROWS = 20_000
 
 
 @dataclass(frozen=True)
@@ -65,30 +63,6 @@ class PrepareTask:
         return own.get(source) or own.get(source.partition(".")[0]) or self.filters
 
 
-@dataclass(frozen=True, slots=True)
-class _Text:
-    """A normalised document on its way into a partition."""
-
-    text: str
-    data: bytes
-    source: str
-    domain: str
-    language: str
-    licence: str
-    origin: str
-
-
-@dataclass
-class _Part:
-    """One partition while it fills."""
-
-    columns: dict[str, list[Any]] = field(default_factory=lambda: {name: [] for name in SCHEMA.names})
-    index: list[tuple[int, int, int, int, int]] = field(default_factory=list)
-    slices: dict[str, int] = field(default_factory=dict)
-    sources: dict[str, int] = field(default_factory=dict)
-    bytes: int = 0
-
-
 def prepare(task: PrepareTask) -> dict[str, Any]:
     """Read the task's units. Returns partitions, ledger counts, and broken members; the texts are on disk."""
     worker = _Worker(task)
@@ -102,13 +76,15 @@ class _Worker:
     def __init__(self, task: PrepareTask) -> None:
         self.task = task
         self.folder = Path(task.folder)
-        self.batch: list[_Text] = []
+        self.batch: Batch | None = None
         self.batch_bytes = 0
-        self.part = _Part()
+        self.batch_limit = min(BATCH_BYTES, task.partition_bytes)
+        self.part = Partition()
         self.parts: list[dict[str, Any]] = []
-        self.dropped: dict[str, list[Any]] = {name: [] for name in DROPPED_SCHEMA.names}
+        self.dropped = Dropped()
         self.ledger = Ledger()
         self.broken: Counter[tuple[str, str]] = Counter()
+        self.unreadable: list[dict[str, Any]] = []
         self.shown: list[dict[str, str]] = []
         self.encodings: Counter[str] = Counter()
         self.redacted: Counter[str] = Counter()
@@ -118,106 +94,94 @@ class _Worker:
         if isinstance(item, Broken):
             self._broken(unit, item)
             return
-        raw = item.text
-        if isinstance(raw, bytes):
+        text = item.text
+        if isinstance(text, bytes):
             try:
-                raw, encoding = decode(raw)
+                text, encoding = decode(text)
             except Undecodable as error:
-                self._broken(unit, Broken(item.origin, "undecodable", str(error), len(raw)))
+                self._broken(unit, Broken(item.origin, "undecodable", str(error), len(text)))
                 return
             if encoding != "utf-8":
                 self.encodings[encoding] += 1
-        info = unit.source
-        self.ledger.add(info.name, "read", 1, _utf8_length(raw))
-        text = normalise(raw, self.task.normalise)
-        language = (info.language or item.language).lower()
-        if not language or language == UNDETERMINED:
-            language = identify(text)[0]
-        domain = item.domain or (CODE_DOMAIN if language == CODE and info.domain == "text" else info.domain)
-        text = self._redact(text, domain)
-        licence = item.licence or info.licence
-        pieces = list(cut_text(text, self.task.max_document_bytes)) or [""]
-        for number, piece in enumerate(pieces):
-            origin = item.origin if number == 0 else f"{item.origin}~{number + 1}"
-            self._take_text(_Text(piece, piece.encode(), info.name, domain, language, licence, origin))
-
-    def _take_text(self, document: _Text) -> None:
-        data = document.data
-        if len(data) < self.task.min_document_bytes:
-            self._drop(document, "normalise", "too-short", f"{len(data)} bytes")
-            return
-        self.ledger.add(document.source, "normalise", 1, len(data))
-        self.batch.append(document)
-        self.batch_bytes += len(data)
-        if self.batch_bytes >= min(BATCH_BYTES, self.task.partition_bytes):
-            self._label()
-
-    def _redact(self, text: str, domain: str) -> str:
-        kinds = self.task.normalise.redact
-        if domain == CODE_DOMAIN:
-            kinds = tuple(kind for kind in kinds if kind in ONLY_PROSE)
-        if not kinds:
-            return text
-        text, counts = redact(text, kinds)
-        self.redacted.update(counts)
-        return text
-
-    def _label(self) -> None:
-        """Label what has gathered, source by source, keeping the order of reading."""
-        batch, self.batch, self.batch_bytes = self.batch, [], 0
-        first = 0
-        while first < len(batch):
-            last = first
-            while last < len(batch) and batch[last].source == batch[first].source:
-                last += 1
-            self._label_source(batch[first:last])
-            first = last
-
-    def _label_source(self, documents: list[_Text]) -> None:
-        filters = self.task.filters_of(documents[0].source)
-        is_code = np.array([document.domain == CODE_DOMAIN for document in documents], bool)
-        labels = label_batch(
-            [document.text for document in documents],
-            [document.language for document in documents],
-            is_code,
-            filters,
+        info, batch = unit.source, self.batch
+        if batch is None or batch.info is not info or self.batch_bytes >= self.batch_limit:
+            self._work()
+            batch = self.batch = Batch(info)
+        batch.add(
+            text,
+            item.origin,
+            (info.language or item.language).lower(),
+            item.licence or info.licence,
+            item.domain,
         )
-        self._count_labels(documents, labels, filters)
-        for i, document in enumerate(documents):
-            reason, detail = labels.reason[i]
-            row = (labels.rule[i], labels.notice[i], labels.promotional[i], labels.scores[i])
-            if reason:
-                self._drop(document, "filter", reason, detail, row)
-            else:
-                self._keep(document, row)
+        self.batch_bytes += len(text)
+        if len(batch) >= BATCH_ROWS:
+            self._work()
 
-    def _count_labels(self, documents: list[_Text], labels: Labels, filters: FilterSettings) -> None:
-        """Documents and bytes by source and label, for the report."""
-        mine = self.labels.setdefault(documents[0].source, {})
-        promotional = counted(filters, PROMOTIONAL) if PROMOTIONAL in filters.classifiers else 2.0
-        for i, document in enumerate(documents):
-            names = [f"language:{document.language}", f"rule:{labels.rule[i]}" if labels.rule[i] else ""]
-            score = labels.promotional[i]
-            if score is not None:
-                names += ["scored", PROMOTIONAL if score >= promotional else ""]
-            names += ["notice" if labels.notice[i] else "", f"licence:{document.licence}"]
-            for name in filter(None, names):
-                entry = mine.setdefault(name, [0, 0])
-                entry[0] += 1
-                entry[1] += len(document.data)
+    def _work(self) -> None:
+        """Clean, label and put away what has gathered."""
+        batch, self.batch, self.batch_bytes = self.batch, None, 0
+        if batch is None or not len(batch):
+            return
+        read = len(batch)
+        cleaned = clean(batch, self.task.normalise, self.task.max_document_bytes)
+        batch, spans = cleaned.batch, cleaned.spans
+        source = batch.info.name
+        self.ledger.add(source, "read", read, cleaned.read_bytes)
+        self.redacted.update(cleaned.redacted)
+        sizes = spans.ends - spans.starts
+        names, halves = hashes(spans)
+        long = sizes >= self.task.min_document_bytes
+        kept, short = np.flatnonzero(long), np.flatnonzero(~long)
+        filters = self.task.filters_of(source)
+        is_code = np.array([domain == CODE_DOMAIN for domain in batch.domains], bool)
+        labels = label_batch(spans, batch.texts, batch.languages, is_code, cleaned.notice, filters)
+        found = Rows(batch, spans.column(), sizes, names, halves, labels)
+        if len(short):
+            why = [("too-short", f"{size} bytes") for size in sizes[short].tolist()]
+            self.dropped.add(
+                Rows(batch, found.texts, sizes, names, halves, unlabelled(len(batch))),
+                short,
+                "normalise",
+                why,
+            )
+        self.ledger.add(source, "normalise", len(kept), int(sizes[kept].sum()))
+        self._count_labels(found, kept, filters)
+        reasons = labels.reason
+        if any(reasons.get(i) for i in kept.tolist()) if reasons else False:
+            gone = np.array([i in reasons for i in range(len(batch))], bool)
+            leaving = np.flatnonzero(long & gone)
+            self.dropped.add(found, leaving, "filter", [reasons[i] for i in leaving.tolist()])
+            kept = np.flatnonzero(long & ~gone)
+        self.ledger.add(source, "filter", len(kept), int(sizes[kept].sum()))
+        if len(kept):
+            self._keep(found, kept)
 
-    def _keep(self, document: _Text, row: tuple[Any, ...]) -> None:
-        part = self.part
-        value = text_hash(document.data)
-        hi, lo = value >> 64, value & 0xFFFFFFFFFFFFFFFF
-        number = part.slices.setdefault(f"{document.domain}.{document.language}", len(part.slices))
-        source = part.sources.setdefault(document.source, len(part.sources))
-        _append(part.columns, document, hex_id(hi, lo), row)
-        part.index.append((hi, lo, len(document.data), number, source))
-        part.bytes += len(document.data)
-        self.ledger.add(document.source, "filter", 1, len(document.data))
-        if part.bytes >= self.task.partition_bytes:
+    def _keep(self, found: Rows, kept: npt.NDArray[np.int64]) -> None:
+        """Into the partition, which is written when it is full."""
+        self.part.add(found, kept)
+        if self.part.bytes >= self.task.partition_bytes:
             self._flush()
+
+    def _count_labels(self, found: Rows, rows: npt.NDArray[np.int64], filters: FilterSettings) -> None:
+        """Documents and bytes by source and label, for the report."""
+        mine = self.labels.setdefault(found.batch.info.name, {})
+        sizes, labels = found.sizes[rows], found.labels
+        chosen = rows.tolist()
+        _tally(mine, "language:", [found.batch.languages[i] for i in chosen], sizes)
+        _tally(mine, "licence:", [found.batch.licences[i] for i in chosen], sizes)
+        _tally(mine, "rule:", [labels.rule[i] for i in chosen], sizes)
+        scores = labels.promotional_scores[rows]
+        threshold = counted(filters, PROMOTIONAL) if PROMOTIONAL in filters.classifiers else 2.0
+        for name, mask in (
+            ("scored", ~np.isnan(scores)),
+            (PROMOTIONAL, scores >= threshold),
+            ("notice", labels.notice[rows]),
+        ):
+            if mask.any():
+                entry = mine.setdefault(name, [0, 0])
+                entry[0] += int(mask.sum())
+                entry[1] += int(sizes[mask].sum())
 
     def _broken(self, unit: Unit, item: Broken) -> None:
         source = unit.source
@@ -226,55 +190,40 @@ class _Worker:
             self.shown.append(
                 {"source": source.name, "origin": item.origin, "reason": item.reason, "detail": item.detail}
             )
-        empty = _Text("", b"", source.name, source.domain, UNDETERMINED, source.licence, item.origin)
-        self._drop(empty, "read", item.reason, item.detail, size=item.bytes)
-
-    def _drop(
-        self,
-        document: _Text,
-        stage: str,
-        reason: str,
-        detail: str,
-        row: tuple[Any, ...] = ("", False, None, None),
-        *,
-        size: int | None = None,
-    ) -> None:
-        value = text_hash(document.data)
-        _append(self.dropped, document, hex_id(value >> 64, value & 0xFFFFFFFFFFFFFFFF), row)
-        if size is not None:
-            self.dropped["bytes"][-1] = size
-        for name, label in (("stage", stage), ("reason", reason), ("detail", detail)):
-            self.dropped[name].append(label)
-
-    def _flush(self) -> None:
-        part = self.part
-        if not part.index:
-            return
-        key = f"{self.task.number:05d}-{len(self.parts):03d}"
-        write_table(pa.table(part.columns, SCHEMA), self.folder / f"{key}.parquet")
-        np.save(index_path(self.folder, key), np.array(part.index, ROW))
-        self.parts.append(
+        value = text_hash(b"")
+        self.unreadable.append(
             {
-                "key": key,
-                "rows": len(part.index),
-                "bytes": part.bytes,
-                "slices": list(part.slices),
-                "sources": list(part.sources),
+                "id": hex_id(value >> 64, value & 0xFFFFFFFFFFFFFFFF),
+                "text": "",
+                "source": source.name,
+                "domain": source.domain,
+                "language": UNDETERMINED,
+                "licence": source.licence,
+                "origin": item.origin,
+                "bytes": item.bytes,
+                "rule": "",
+                "notice": False,
+                "stage": "read",
+                "reason": item.reason,
+                "detail": item.detail,
             }
         )
-        self.part = _Part()
+
+    def _flush(self) -> None:
+        if self.part.index:
+            key = f"{self.task.number:05d}-{len(self.parts):03d}"
+            self.parts.append(self.part.write(self.folder, key))
+            self.part = Partition()
 
     def close(self) -> dict[str, Any]:
-        self._label()
+        self._work()
         self._flush()
-        dropped = ""
-        if self.dropped["id"]:
-            dropped = f"{self.task.number:05d}.dropped.parquet"
-            write_table(pa.table(self.dropped, DROPPED_SCHEMA), self.folder / dropped)
-        reasons = Counter(zip(self.dropped["stage"], self.dropped["reason"], strict=True))
+        self.dropped.add_broken(self.unreadable)
+        name = self.dropped.write(self.folder / f"{self.task.number:05d}.dropped.parquet")
+        reasons = Counter((stage, reason) for stage, reason, _ in self.dropped.reasons)
         return {
             "parts": self.parts,
-            "dropped": dropped,
+            "dropped": name,
             "ledger": self.ledger.plain(),
             "broken": [[source, reason, n] for (source, reason), n in sorted(self.broken.items())],
             "reasons": [[stage, reason, n] for (stage, reason), n in sorted(reasons.items())],
@@ -285,39 +234,19 @@ class _Worker:
         }
 
 
-def cut_text(text: str, limit: int) -> Iterator[str]:
-    """A long text in pieces of at most `limit` UTF-8 bytes, cut at blank lines where there are any, else at line ends, else anywhere."""
-    while len(text) * 4 > limit and _utf8_length(text) > limit:
-        end = len(text.encode()[:limit].decode("utf-8", "ignore"))
-        for sign in ("\n\n", "\n"):
-            place = text.rfind(sign, end // 4, end)
-            if place > 0:
-                end = place
-                break
-        yield text[:end].rstrip("\n")
-        text = text[end:].lstrip("\n")
-    if text:
-        yield text
-
-
-def _append(columns: dict[str, list[Any]], document: _Text, identity: str, row: tuple[Any, ...]) -> None:
-    values = (
-        identity,
-        document.text,
-        document.source,
-        document.domain,
-        document.language,
-        document.licence,
-        document.origin,
-        len(document.data),
-        *row,
-    )
-    for name, value in zip(SCHEMA.names, values, strict=True):
-        columns[name].append(value)
-
-
-def _utf8_length(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+def _tally(
+    into: dict[str, list[int]], prefix: str, values: Sequence[str], sizes: npt.NDArray[np.int64]
+) -> None:
+    """Add documents and bytes by value; an empty value is none."""
+    numbers: dict[str, int] = {}
+    codes = np.array([numbers.setdefault(value, len(numbers)) for value in values], np.int64)
+    documents = np.bincount(codes, minlength=len(numbers)).tolist()
+    total = np.bincount(codes, weights=sizes, minlength=len(numbers)).tolist()
+    for value, number in numbers.items():
+        if value:
+            entry = into.setdefault(f"{prefix}{value}", [0, 0])
+            entry[0] += documents[number]
+            entry[1] += int(total[number])
 
 
 def group_units(units: tuple[Unit, ...], partition: int) -> Iterator[tuple[Unit, ...]]:

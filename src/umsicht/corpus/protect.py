@@ -20,15 +20,23 @@ import numpy as np
 import numpy.typing as npt
 
 from umsicht.corpus.kernels.scan import build_filter, build_table
-from umsicht.corpus.kernels.shingles import hash_shingles
-from umsicht.corpus.kernels.spans import Spans, lines_of, runs_in, spans_from, whole_hashes
-from umsicht.corpus.kernels.words import hash_words
+from umsicht.corpus.kernels.spans import (
+    Spans,
+    different,
+    lines_of,
+    run_sets,
+    runs_in,
+    spans_from,
+    whole_hashes,
+)
 
 RUN = 13
 SHORT = (8, 12)
 LINE = (3, 7)
 COVERAGE = 0.55
 MANY_RUNS = 40
+LONG_TEXT = 400
+"""Characters of a text that has 13 words or is no short row of numbers anyway."""
 COMMON_ITEMS = 5
 """A run in more pieces of one set than this is the set's own boilerplate."""
 
@@ -154,6 +162,7 @@ def fingerprint(pieces: Iterable[Piece]) -> Fingerprint:
     order = np.argsort(line_hashes, kind="stable")
     used = np.unique(lengths[(lengths >= SHORT[0]) & (lengths <= SHORT[1])])
     all_lengths = np.concatenate([used, [RUN] if (lengths >= RUN).any() else []]).astype(np.int64)
+    known = different(hashes)
     usable = int((sizes > 0).sum()) + len(short)
     return Fingerprint(
         tuple(sets),
@@ -166,8 +175,8 @@ def fingerprint(pieces: Iterable[Piece]) -> Fingerprint:
         short[order].astype(np.uint32),
         all_lengths,
         len(texts) - usable,
-        build_table(np.unique(hashes)),
-        build_filter(np.unique(hashes)),
+        build_table(known),
+        build_filter(known),
     )
 
 
@@ -175,32 +184,18 @@ def runs_of(
     texts: Sequence[str],
 ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
     """Different run hashes of every text, sorted by hash, their owners, and the words of every text."""
-    from umsicht.corpus.kernels.fold import table_arguments
-
-    codes, extra = table_arguments()
-    found: list[npt.NDArray[np.uint64]] = []
-    lengths = np.zeros(len(texts), np.int64)
-    for number, text in enumerate(texts):
-        data = np.frombuffer(text.encode("utf-8", "replace") or b" ", np.uint8)
-        words = np.empty(len(data) // 2 + 2, np.uint64)
-        n = hash_words(data, 0, len(data), codes, extra, words)
-        lengths[number] = n if n >= RUN or _speaks(text) else 0
-        n = int(lengths[number])
-        out = np.empty(max(n, 1), np.uint64)
-        count = 0
-        if n >= RUN:
-            count = hash_shingles(words, n, RUN, out)
-        elif SHORT[0] <= n:
-            count = hash_shingles(words, n, n, out)
-        found.append(np.unique(out[:count]))
-    owners = np.repeat(np.arange(len(texts), dtype=np.uint32), [len(values) for values in found])
-    hashes = np.concatenate(found) if found else np.empty(0, np.uint64)
+    clean = [text.encode("utf-8", "replace").decode("utf-8", "replace") for text in texts]
+    speaks = np.array([_speaks(text) for text in clean], bool)
+    hashes, offsets, lengths = run_sets(spans_from(clean), RUN, SHORT[0], speaks)
+    owners = np.repeat(np.arange(len(texts), dtype=np.uint32), np.diff(offsets))
     order = np.argsort(hashes, kind="stable")
     return hashes[order], owners[order], lengths
 
 
 def _speaks(text: str) -> bool:
-    """At least half letters: short rows of numbers stand everywhere."""
+    """At least half letters: short rows of numbers stand everywhere. Of long texts nobody asks."""
+    if len(text) > LONG_TEXT:
+        return True
     signs = [character for character in text if character.isalnum()]
     return 2 * sum(character.isalpha() for character in signs) >= len(signs)
 

@@ -33,7 +33,20 @@ _DIGITS = re.compile(r"\d")
 
 
 def _email(text: str) -> tuple[str, int]:
-    return _EMAIL.subn(MARKERS["email"], text) if "@" in text else (text, 0)
+    """Addresses hold no white space, so only words with an at sign are looked at."""
+    kept, done, found = [], 0, 0
+    at = text.find("@")
+    while at >= 0:
+        start = max(done, text.rfind(" ", done, at) + 1, text.rfind("\n", done, at) + 1)
+        ends = [end for end in (text.find(" ", at), text.find("\n", at)) if end >= 0]
+        end = min(ends, default=len(text))
+        word, n = _EMAIL.subn(MARKERS["email"], text[start:end])
+        if n:
+            kept += [text[done:start], word]
+            done = end
+            found += n
+        at = text.find("@", end)
+    return ("".join([*kept, text[done:]]), found) if found else (text, 0)
 
 
 def _phone(text: str) -> tuple[str, int]:

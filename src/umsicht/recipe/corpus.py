@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from umsicht.recipe.base import Section
 
-SourceKind = Literal["starter", "files"]
+SourceKind = Literal["starter", "files", "huggingface"]
 StarterPart = Literal["wiki", "wiktionary", "drama", "api", "dialogue", "speeches", "stdlib"]
 STARTER_PARTS: tuple[StarterPart, ...] = (
     "wiki",
@@ -58,10 +58,24 @@ class SourceSettings(Section):
     """Name in ledgers and reports."""
 
     kind: SourceKind = "files"
-    """`starter` reads text out of installed Python packages; `files` reads a file, a folder or a pattern."""
+    """`starter` reads text out of installed Python packages; `files` reads a file, a folder or a pattern; `huggingface` streams a data set of the hub, or
+    a folder written by `save_to_disk` (package `datasets`)."""
 
     path: str = ""
-    """File, folder or pattern (any fsspec address) for `files`; relative paths start at the recipe's folder."""
+    """File, folder or pattern (any fsspec address) for `files`, folder or name of the data set for `huggingface`; relative paths start at the recipe's
+    folder."""
+
+    subset: str = ""
+    """Configuration of a `huggingface` data set, where it has several."""
+
+    split: str = "train"
+    """Split of a `huggingface` data set."""
+
+    revision: str = ""
+    """Commit or fixed tag of a data set on the hub: without it the same recipe could give another corpus."""
+
+    extractor: Literal["resiliparse", "trafilatura"] = "resiliparse"
+    """What finds the main content of web pages: `resiliparse` is fast, `trafilatura` (a package to install) keeps a little more of unusual pages."""
 
     domain: str = Field(default="text", pattern=r"^[a-z0-9][a-z0-9_-]{0,31}$")
     """Domain of its documents: the first half of a slice's name."""
@@ -104,7 +118,7 @@ class SourceSettings(Section):
 
     @model_validator(mode="after")
     def _has_path(self) -> SourceSettings:
-        if self.kind == "files" and not self.path:
+        if self.kind != "starter" and not self.path:
             raise ValueError(f"source {self.name!r} needs a path")
         return self
 

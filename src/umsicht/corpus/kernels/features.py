@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from umsicht.corpus.kernels.jit import inline, int64, kernel, readable, void, writable
-from umsicht.corpus.kernels.shingles import EDGES, _sort_unique
+from umsicht.corpus.kernels.shingles import EDGES, count_different
 from umsicht.corpus.kernels.words import BYTES, CODES, hash_words, mix
 
 PAIR = np.uint64(0xD6E8FEB86659FD93)
@@ -72,11 +72,15 @@ def _shapes(buffer: Any, start: int, end: int, out: Any, n: int) -> int:
     return n
 
 
-@kernel(int64(BYTES, int64, int64, CODES, CODES, int64, writable("uint64"), writable("uint64")))
+@kernel(
+    int64(
+        BYTES, int64, int64, CODES, CODES, int64, writable("uint64"), writable("uint64"), writable("uint64")
+    )
+)
 def features(
-    buffer: Any, start: int, end: int, codes: Any, extra: Any, bits: int, words: Any, out: Any
+    buffer: Any, start: int, end: int, codes: Any, extra: Any, bits: int, words: Any, out: Any, table: Any
 ) -> int:
-    """Different feature numbers (below 2^bits) of one text, sorted, in `out`. Returns how many."""
+    """Different feature numbers (below 2^bits) of one text in the order of their first appearance, in `out`. Returns how many."""
     n_words = hash_words(buffer, start, end, codes, extra, words)
     shift = np.uint64(64 - bits)
     n = 0
@@ -88,8 +92,11 @@ def features(
             n += 1
     n = _shapes(buffer, start, end, out, n)
     for i in range(n):
-        out[i] = out[i] >> shift
-    return _sort_unique(out, n)
+        out[i] = (out[i] >> shift) + np.uint64(1)
+    n = count_different(out, n, table)
+    for i in range(n):
+        out[i] -= np.uint64(1)
+    return n
 
 
 @kernel(void(BYTES, EDGES, EDGES, CODES, CODES, int64, readable("float32"), int64, writable("float32")))
@@ -102,9 +109,10 @@ def score_many(
     """
     words = np.empty(limit // 2 + 2, np.uint64)
     found = np.empty(2 * limit + SHAPES, np.uint64)
+    table = np.empty(8 * limit + 4 * SHAPES, np.uint64)
     for i in range(len(starts)):
         end = min(ends[i], starts[i] + limit)
-        n = features(buffer, starts[i], end, codes, extra, bits, words, found)
+        n = features(buffer, starts[i], end, codes, extra, bits, words, found, table)
         total = 0.0
         for k in range(n):
             total += weights[found[k]]
@@ -147,10 +155,11 @@ def train_epoch(
     """
     words = np.empty(limit // 2 + 2, np.uint64)
     found = np.empty(2 * limit + SHAPES, np.uint64)
+    table = np.empty(8 * limit + 4 * SHAPES, np.uint64)
     bias = len(weights) - 1
     for i in order:
         end = min(ends[i], starts[i] + limit)
-        n = features(buffer, starts[i], end, codes, extra, bits, words, found)
+        n = features(buffer, starts[i], end, codes, extra, bits, words, found, table)
         scale = 1.0 / np.sqrt(max(n, 1))
         total = 0.0
         for k in range(n):

@@ -1,8 +1,9 @@
 """Folding of characters, so that copies in capitals, in full width, or with decomposed accents have the same words.
 
-A word is a run of letters, digits and marks. Folding is Unicode case folding, compatibility decomposition (NFKD), removal of combining marks in
-U+0300–U+036F, and dotless i as i (Turkish capitals cannot tell them apart). Scripts written without spaces (Han, kana, Thai, Lao, Khmer, Myanmar,
-Tibetan) give one word a character. Hangul syllables stay whole.
+A word is a run of letters, digits and marks. Folding is Unicode case folding, compatibility decomposition (NFKD: full width, circled, mathematical
+letters), digits of every script as 0 to 9, removal of combining marks in U+0300–U+036F, and dotless i as i (Turkish capitals cannot tell them apart).
+Invisible format characters are left out. Scripts written without spaces (Han, kana, Thai, Lao, Khmer, Myanmar, Tibetan) give one word a character.
+Hangul syllables stay whole. A comma or full stop of any width between two digits joins them: 1,240 and 1240 are one number.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ LIMIT = 0x33480
 """Characters from here on (unassigned, tags, private planes) separate words."""
 SEPARATOR = 0
 SKIP = 1
+JOINER = 2
+"""Joins two digits, and separates everything else."""
+JOINERS = frozenset(",.\uff0c\uff0e\ufe50\ufe52\u066b\u066c")
 ALONE = 1 << 31
 EXPANDS = 1 << 30
 VALUE = (1 << 30) - 1
@@ -40,7 +44,7 @@ _ALONE_RANGES = (
     (0x1B000, 0x1B16F),
     (0x20000, 0x3347F),
 )
-_SKIPPED = {0x00AD, 0x0640, 0x200C, 0x200D, 0x2060, *range(0x0300, 0x0370), *range(0xFE00, 0xFE10)}
+_SKIPPED = {0x0640, *range(0x0300, 0x0370), *range(0xFE00, 0xFE10)}
 
 
 @dataclass(frozen=True)
@@ -59,9 +63,15 @@ def stands_alone(code: int) -> bool:
 def fold_character(character: str) -> str | None:
     """What a character becomes: None separates words, an empty string is left out."""
     code = ord(character)
-    if code in _SKIPPED:
+    if code >= LIMIT:
+        return None
+    category = unicodedata.category(character)
+    if code in _SKIPPED or category == "Cf":
         return ""
-    if code >= LIMIT or unicodedata.category(character)[0] not in "LNM":
+    if category == "Nd":
+        return str(unicodedata.decimal(character))
+    circled = category == "So" and unicodedata.decomposition(character).startswith("<circle>")
+    if category[0] not in "LNM" and not circled:
         return None
     if 0xAC00 <= code <= 0xD7A3:
         return character
@@ -84,10 +94,13 @@ def fold_table() -> FoldTable:
                 continue
         if 0xD800 <= code <= 0xDFFF:
             continue
+        if chr(code) in JOINERS:
+            codes[code] = JOINER
+            continue
         folded = fold_character(chr(code))
         if folded is None:
             continue
-        alone = ALONE if stands_alone(code) else 0
+        alone = ALONE if stands_alone(code) and not folded.isdecimal() else 0
         if not folded:
             codes[code] = SKIP
         elif len(folded) == 1:

@@ -4,22 +4,33 @@ from __future__ import annotations
 
 import re
 
-from umsicht.corpus.kernels.fold import fold_character, stands_alone
+from umsicht.corpus.kernels.fold import JOINERS, fold_character, stands_alone
 
 _MASK = 0xFFFFFFFFFFFFFFFF
 _BASIS, _PRIME = 0xCBF29CE484222325, 0x9FB21C651E98DF25
 _BASE = 0x9E3779B97F4A7C15
 
 
+def _is_digit(character: str) -> bool:
+    return len(folded := fold_character(character) or "") == 1 and folded in "0123456789"
+
+
+def _joins(text: str, place: int) -> bool:
+    """Whether digits stand right before and after."""
+    return 0 < place < len(text) - 1 and _is_digit(text[place - 1]) and _is_digit(text[place + 1])
+
+
 def words(text: str) -> list[str]:
     """Folded words."""
     found: list[str] = []
     current = ""
-    for character in re.sub(r"(?<=[0-9])[,.](?=[0-9])", "", text):
-        folded = fold_character(character)
+    for place, character in enumerate(text):
+        if character in JOINERS and _joins(text, place):
+            continue
+        folded = None if character in JOINERS else fold_character(character)
         if folded == "":
             continue
-        if folded is None or stands_alone(ord(character)):
+        if folded is None or (stands_alone(ord(character)) and not folded.isdecimal()):
             if current:
                 found.append(current)
             current = ""
@@ -28,6 +39,50 @@ def words(text: str) -> list[str]:
         else:
             current += folded
     return [*found, current] if current else found
+
+
+_MARKUP = re.compile(
+    r"(?<!\S)\S+@\S+|<[^<>]{1,300}>|`[^`\n]*`|\{[^{}\n]{0,100}\}|\]\([^()\s]*\)|https?://\S+|www\.\S+|&#?[0-9A-Za-z_]+;"
+    r"|[0-9_#*|=<>/\\^~@]+"
+)
+_NAME = re.compile(r"[A-Z][\w.-]*[A-Z.]|\w[._]\w")
+
+
+def without_fences(text: str) -> str:
+    """Lines outside of code fences; each fence leaves an empty line."""
+    lines, kept, at = text.split("\n"), [], 0
+    while at < len(lines):
+        fence = re.match(r"`{3,}|~{3,}", lines[at])
+        if fence:
+            close = re.compile(re.escape(fence[0]) + r"[`~]*[ \t\r]*")
+            closed = next((k for k in range(at + 1, len(lines)) if close.fullmatch(lines[k])), None)
+            if closed is not None:
+                kept.append("")
+                at = closed + 1
+                continue
+        kept.append(lines[at])
+        at += 1
+    return "\n".join(kept)
+
+
+def _no_name(run: re.Match[str]) -> str:
+    core = run[0].rstrip(".-")
+    return " " + run[0][len(core) :] if _NAME.search(core) else run[0]
+
+
+def prose_sample(text: str, looked_at: int, looked_at_markup: int, sample: int) -> str:
+    """The sample of running prose that language identification looks at."""
+    window = text.encode()[:looked_at_markup].decode("utf-8", "ignore")
+    if "```" in window or "~~~" in window:
+        full = " ".join(_MARKUP.sub(" ", without_fences(window)).split())
+        short = " ".join(re.sub(r"[\w.-]+", _no_name, full).split())
+        chosen = short if len(short) >= max(20, len(full) // 3) else full
+    else:
+        chosen = " ".join(_MARKUP.sub(" ", text.encode()[:looked_at].decode("utf-8", "ignore")).split())
+    if len(chosen) <= sample:
+        return chosen
+    half, middle = sample // 2, len(chosen) // 2
+    return f"{chosen[:half]} {chosen[middle : middle + half]}"
 
 
 def word_hash(word: str) -> int:

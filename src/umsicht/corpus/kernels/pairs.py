@@ -8,6 +8,7 @@ import numpy as np
 
 from umsicht.corpus.kernels.jit import boolean, int64, kernel, readable, void, writable
 from umsicht.corpus.kernels.shingles import EDGES, SET, count_common
+from umsicht.corpus.kernels.spans import different
 
 ALL_PAIRS = 16
 """Runs of equal keys up to this length give all their pairs."""
@@ -47,7 +48,7 @@ def pairs_of(keys: Any, order: Any) -> Any:
     count = _pairs(keys, order, np.empty(0, np.uint64), False)
     out = np.empty(count, np.uint64)
     _pairs(keys, order, out, True)
-    return np.unique(out)
+    return different(out)
 
 
 @kernel(void(readable("uint64", 2), readable("uint64", 2), writable("float32")))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from umsicht.corpus.kernels.jit import int64, kernel, readable, writable
-from umsicht.corpus.kernels.shingles import EDGES, SET, hash_shingles
+from umsicht.corpus.kernels.shingles import EDGES, SET, _sort_unique, hash_shingles
 from umsicht.corpus.kernels.words import BYTES, CODES, hash_words, mix
 
 EMPTY = np.uint64(0)
@@ -108,6 +108,76 @@ def find_runs(
                         total += 1
                         break
                     at = (at + np.uint64(1)) & last
+    return total
+
+
+@kernel(int64(BYTES, BYTES, EDGES, EDGES, writable("uint8")))
+def gather(first: Any, second: Any, starts: Any, ends: Any, out: Any) -> int:
+    """Copy spans one after the other; places from the length of `first` on lie in `second`. Returns the total."""
+    total = 0
+    border = len(first)
+    for i in range(len(starts)):
+        size = ends[i] - starts[i]
+        if starts[i] < border:
+            out[total : total + size] = first[starts[i] : ends[i]]
+        else:
+            out[total : total + size] = second[starts[i] - border : ends[i] - border]
+        total += size
+    return total
+
+
+@kernel(
+    int64(
+        BYTES,
+        EDGES,
+        EDGES,
+        CODES,
+        CODES,
+        int64,
+        int64,
+        readable("boolean"),
+        writable("uint64"),
+        writable("int64"),
+        writable("int64"),
+    )
+)
+def run_sets(
+    buffer: Any,
+    starts: Any,
+    ends: Any,
+    codes: Any,
+    extra: Any,
+    run: int,
+    shortest: int,
+    speaks: Any,
+    out: Any,
+    offsets: Any,
+    lengths: Any,
+) -> int:
+    """Different hashes of the runs of every text, sorted, one text after the other in `out`, cut by `offsets [texts + 1]`; `lengths` in words.
+
+    A text of fewer than `run` words but at least `shortest` is one run, if it speaks; otherwise it has none. One that does not speak has length 0.
+    """
+    longest = 0
+    for i in range(len(starts)):
+        longest = max(longest, ends[i] - starts[i])
+    words = np.empty(longest // 2 + 2, np.uint64)
+    runs = np.empty(longest // 2 + 2, np.uint64)
+    total = 0
+    for i in range(len(starts)):
+        offsets[i] = total
+        n_words = hash_words(buffer, starts[i], ends[i], codes, extra, words)
+        lengths[i] = n_words if n_words >= run or speaks[i] else 0
+        count = 0
+        if n_words >= run:
+            count = hash_shingles(words, n_words, run, runs)
+        elif lengths[i] >= shortest:
+            count = hash_shingles(words, n_words, n_words, runs)
+        count = _sort_unique(runs, count)
+        for k in range(count):
+            out[total + k] = runs[k]
+        total += count
+    offsets[len(starts)] = total
     return total
 
 

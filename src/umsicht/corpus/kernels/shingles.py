@@ -76,6 +76,31 @@ def _sort_unique(values: Any, n: int) -> int:
     return kept
 
 
+@kernel(int64(HASHES, int64, HASHES))
+def count_different(values: Any, n: int, table: Any) -> int:
+    """How many of the first n values differ, which then stand first in `values` in the order of their first appearance.
+
+    `table` has room for a power of two of places, at least 2 n: an open-addressing set in which 0 is an empty place (a value 0 counts as 1).
+    """
+    size = 16
+    while size < 2 * n:
+        size *= 2
+    for i in range(size):
+        table[i] = np.uint64(0)
+    last = np.uint64(size - 1)
+    kept = 0
+    for i in range(n):
+        value = values[i] if values[i] != np.uint64(0) else np.uint64(1)
+        at = (value * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(17) & last
+        while table[at] != np.uint64(0) and table[at] != value:
+            at = (at + np.uint64(1)) & last
+        if table[at] == np.uint64(0):
+            table[at] = value
+            values[kept] = value
+            kept += 1
+    return kept
+
+
 @kernel(int64(SET, int64, int64, HASHES, HASHES))
 def _smallest(values: Any, n: int, wanted: int, scratch: Any, out: Any) -> int:
     """The `wanted` smallest different values, sorted. A threshold that lets a few more through saves the sorting of all."""

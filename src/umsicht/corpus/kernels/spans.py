@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +31,27 @@ class Spans:
             self.buffer, np.ascontiguousarray(self.starts[chosen]), np.ascontiguousarray(self.ends[chosen])
         )
 
+    def replaced(self, rows: Sequence[int], texts: list[str]) -> Spans:
+        """The same texts with some of them exchanged, one after the other in a buffer of their own."""
+        from umsicht.corpus.kernels.scan import gather
+
+        new = spans_from(texts)
+        starts, ends = self.starts.copy(), self.ends.copy()
+        starts[list(rows)] = new.starts + len(self.buffer)
+        ends[list(rows)] = new.ends + len(self.buffer)
+        sizes = ends - starts
+        edges = np.zeros(len(self) + 1, np.int64)
+        np.cumsum(sizes, out=edges[1:])
+        out = np.empty(max(int(edges[-1]), 1), np.uint8)
+        gather(self.buffer, new.buffer, starts, ends, out)
+        return Spans(out, edges[:-1].copy(), edges[1:].copy())
+
+    def column(self) -> pa.Array:
+        """The spans as an Arrow column over the same buffer. They must lie one after the other without gaps, as `spans_from` makes them."""
+        offsets = np.zeros(len(self) + 1, np.int64)
+        offsets[:-1], offsets[-1:] = self.starts, self.ends[-1:]
+        return pa.LargeStringArray.from_buffers(len(self), pa.py_buffer(offsets), pa.py_buffer(self.buffer))
+
     def text(self, i: int) -> str:
         """Text i as a string."""
         return self.buffer[self.starts[i] : self.ends[i]].tobytes().decode("utf-8", "replace")
@@ -51,6 +73,15 @@ def spans_of(column: pa.ChunkedArray | pa.Array) -> Spans:
     return Spans(
         np.frombuffer(data, np.uint8), np.ascontiguousarray(edges[:-1]), np.ascontiguousarray(edges[1:])
     )
+
+
+def different(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Sorted and each once. (`np.unique` hashes before it sorts, which takes three times as long on what is nearly all different.)"""
+    found = np.sort(values)
+    new = np.ones(len(found), bool)
+    new[1:] = found[1:] != found[:-1]
+    kept: npt.NDArray[Any] = found[new]
+    return kept
 
 
 def spans_from(texts: list[str]) -> Spans:
@@ -134,3 +165,28 @@ def runs_in(
             return text[:total], value[:total]
         room = total
     return np.empty(0, np.uint32), np.empty(0, np.uint64)
+
+
+def run_sets(
+    spans: Spans, run: int, shortest: int, speaks: npt.NDArray[np.bool_]
+) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Different run hashes of every text one after the other, the offsets that cut them, and words of every text."""
+    from umsicht.corpus.kernels import scan
+
+    out = np.empty(int(((spans.ends - spans.starts) // 2 + 2).sum()) + 1, np.uint64)
+    offsets, lengths = np.zeros(len(spans) + 1, np.int64), np.zeros(len(spans), np.int64)
+    total = 0
+    if len(spans):
+        total = scan.run_sets(
+            spans.buffer,
+            spans.starts,
+            spans.ends,
+            *table_arguments(),
+            run,
+            shortest,
+            speaks,
+            out,
+            offsets,
+            lengths,
+        )
+    return out[:total], offsets, lengths

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from umsicht.corpus.kernels.jit import kernel, void, writable
-from umsicht.corpus.kernels.shingles import EDGES, _sort_unique, hash_shingles
+from umsicht.corpus.kernels.jit import int64, kernel, readable, void, writable
+from umsicht.corpus.kernels.shingles import EDGES, count_different, hash_shingles
 from umsicht.corpus.kernels.words import BYTES, CODES, hash_words
 
 COLUMNS = (
@@ -30,8 +32,97 @@ COLUMNS = (
 5-word runs that stand more than once, `repeated_lines` the share of lines that do."""
 
 
-@kernel(void(BYTES, EDGES, EDGES, CODES, CODES, writable("float32", 2)))
-def text_stats(buffer: Any, starts: Any, ends: Any, codes: Any, extra: Any, out: Any) -> None:
+LETTER, SYMBOL, BRACE, CHARACTER = 0, 16, 32, 48
+"""Shifts of four counters in one word: a byte adds to several of them with one addition."""
+
+
+@functools.cache
+def byte_counts() -> npt.NDArray[np.uint64]:
+    """What every byte adds to the counters."""
+    counts = np.zeros(256, np.uint64)
+    for b in range(256):
+        value = int(b & 0xC0 != 0x80) << CHARACTER
+        value |= int(65 <= b <= 90 or 97 <= b <= 122 or b >= 0xC3) << LETTER
+        value |= int(b == 35) << SYMBOL | int(b in (123, 125)) << BRACE
+        counts[b] = value
+    return counts
+
+
+@kernel(void(BYTES, int64, int64, readable("uint64"), writable("int64")))
+def _count_bytes(buffer: Any, start: int, end: int, counts: Any, out: Any) -> None:
+    """Letters, symbols, braces, characters, words between spaces in `out [5]`. No counter of 16 bits can run over in 60,000 bytes."""
+    out[:] = 0
+    gap = True
+    first: Any = start
+    while first < end:
+        stop = min(first + 60_000, end)
+        total = np.uint64(0)
+        words = 0
+        for i in range(first, stop):
+            b = buffer[i]
+            total += counts[b]
+            space = b == 32 or b == 9 or b == 10
+            words += gap and not space
+            gap = space
+        for k in range(4):
+            out[k] += np.int64((total >> np.uint64(16 * k)) & np.uint64(0xFFFF))
+        out[4] += words
+        first = stop
+
+
+@kernel(int64(BYTES, int64, int64, CODES))
+def _count_alone(buffer: Any, start: int, end: int, codes: Any) -> int:
+    """Characters of scripts without spaces, all of which take three bytes."""
+    found = 0
+    for i in range(start, end - 2):
+        b = buffer[i]
+        if b >= 0xE0 and b < 0xF0:
+            c = (
+                ((np.uint32(b) & np.uint32(15)) << np.uint32(12))
+                | ((np.uint32(buffer[i + 1]) & np.uint32(63)) << np.uint32(6))
+                | (np.uint32(buffer[i + 2]) & np.uint32(63))
+            )
+            found += codes[c] >= np.uint32(0x80000000)
+    return found
+
+
+@kernel(int64(BYTES, int64, int64, writable("uint64"), writable("int64")))
+def _read_lines(buffer: Any, start: int, end: int, lines: Any, out: Any) -> int:
+    """Hashes of the lines that are not empty in `lines`; bullets, ellipses, ended and short ones in `out [4]`. Returns how many."""
+    out[:] = 0
+    n = 0
+    line_start: Any = start
+    while line_start < end:
+        position = line_start
+        while position < end and buffer[position] != 10:
+            position += 1
+        first, last = line_start, position
+        while first < last and (buffer[first] == 32 or buffer[first] == 9):
+            first += 1
+        while last > first and (buffer[last - 1] == 32 or buffer[last - 1] == 9):
+            last -= 1
+        size = last - first
+        if size > 0:
+            value = np.uint64(1469598103934665603)
+            for k in range(first, last):
+                value = (value ^ np.uint64(buffer[k])) * np.uint64(1099511628211)
+            lines[n] = value
+            n += 1
+            a, z = buffer[first], buffer[last - 1]
+            dot = size >= 3 and a == 0xE2 and buffer[first + 1] == 0x80 and buffer[first + 2] == 0xA2
+            out[0] += a == 45 or a == 42 or dot
+            dots = size >= 3 and z == 46 and buffer[last - 2] == 46 and buffer[last - 3] == 46
+            dots |= size >= 3 and z == 0xA6 and buffer[last - 2] == 0x80 and buffer[last - 3] == 0xE2
+            out[1] += dots
+            sign = z == 46 or z == 33 or z == 63 or z == 34 or z == 39 or z == 58 or z == 59 or z == 41
+            out[2] += sign or z >= 0x80
+            out[3] += size < 30
+        line_start = position + 1
+    return n
+
+
+@kernel(void(BYTES, EDGES, EDGES, CODES, CODES, readable("uint64"), writable("float32", 2)))
+def text_stats(buffer: Any, starts: Any, ends: Any, codes: Any, extra: Any, counts: Any, out: Any) -> None:
     """Fill `out [texts, 14]` with the columns named in `COLUMNS`."""
     longest: Any = 0
     for i in range(len(starts)):
@@ -39,83 +130,22 @@ def text_stats(buffer: Any, starts: Any, ends: Any, codes: Any, extra: Any, out:
     words = np.empty(longest // 2 + 2, np.uint64)
     runs = np.empty(longest // 2 + 2, np.uint64)
     lines = np.empty(longest + 2, np.uint64)
+    table = np.empty(2 * longest + 32, np.uint64)
+    by_byte = np.zeros(5, np.int64)
+    by_line = np.zeros(4, np.int64)
     for i in range(len(starts)):
         start, end = starts[i], ends[i]
         n_words = hash_words(buffer, start, end, codes, extra, words)
         n_runs = hash_shingles(words, n_words, 5, runs)
-        different = _sort_unique(runs, n_runs)
-        characters: Any = 0
-        spaces_words = letters = symbols = braces = alone = characters
-        bullets = ellipses = ended = short = n_lines = characters
-        inside = False
-        line_start = start
-        for position in range(start, end + 1):
-            b = buffer[position] if position < end else np.uint8(10)
-            if position < end:
-                characters += (b & 0xC0) != 0x80
-                space = b == 32 or b == 9 or b == 10
-                if not space and not inside:
-                    spaces_words += 1
-                inside = not space
-                letters += (b >= 65 and b <= 90) or (b >= 97 and b <= 122) or b >= 0xC3
-                symbols += b == 35
-                braces += b == 123 or b == 125
-                if b >= 0xE0 and b < 0xF0 and position + 2 < end:
-                    c = (
-                        ((np.uint32(b) & np.uint32(15)) << np.uint32(12))
-                        | ((np.uint32(buffer[position + 1]) & np.uint32(63)) << np.uint32(6))
-                        | (np.uint32(buffer[position + 2]) & np.uint32(63))
-                    )
-                    alone += codes[c] >= np.uint32(0x80000000)
-            if b == 10:
-                first, last = line_start, position
-                while first < last and (buffer[first] == 32 or buffer[first] == 9):
-                    first += 1
-                while last > first and (buffer[last - 1] == 32 or buffer[last - 1] == 9):
-                    last -= 1
-                if last > first:
-                    value = np.uint64(1469598103934665603)
-                    for k in range(first, last):
-                        value = (value ^ np.uint64(buffer[k])) * np.uint64(1099511628211)
-                    lines[n_lines] = value
-                    n_lines += 1
-                    a, z = buffer[first], buffer[last - 1]
-                    bullets += (
-                        a == 45
-                        or a == 42
-                        or (
-                            a == 0xE2
-                            and first + 2 < last
-                            and buffer[first + 1] == 0x80
-                            and buffer[first + 2] == 0xA2
-                        )
-                    )
-                    dots = last - first >= 3 and z == 46 and buffer[last - 2] == 46 and buffer[last - 3] == 46
-                    dots |= (
-                        last - first >= 3
-                        and z == 0xA6
-                        and buffer[last - 2] == 0x80
-                        and buffer[last - 3] == 0xE2
-                    )
-                    ellipses += dots
-                    ended += (
-                        z == 46
-                        or z == 33
-                        or z == 63
-                        or z == 34
-                        or z == 39
-                        or z == 58
-                        or z == 59
-                        or z == 41
-                        or z >= 0x80
-                    )
-                    short += last - first < 30
-                line_start = position + 1
-        different_lines = _sort_unique(lines, n_lines)
+        different = count_different(runs, n_runs, table)
+        _count_bytes(buffer, start, end, counts, by_byte)
+        n_lines = _read_lines(buffer, start, end, lines, by_line)
+        different_lines = count_different(lines, n_lines, table)
         row = out[i]
-        row[0], row[1], row[2], row[3] = characters, spaces_words, letters, n_lines
-        row[4], row[5], row[6], row[7] = bullets, ellipses, ended, short
-        row[8], row[9], row[10] = symbols, braces, alone
+        row[0], row[1], row[2], row[3] = by_byte[3], by_byte[4], by_byte[0], n_lines
+        row[4], row[5], row[6], row[7] = by_line[0], by_line[1], by_line[2], by_line[3]
+        row[8], row[9] = by_byte[1], by_byte[2]
+        row[10] = _count_alone(buffer, start, end, codes)
         row[11] = 1.0 - different / max(n_runs, 1)
         row[12] = 1.0 - different_lines / max(n_lines, 1)
         row[13] = n_words

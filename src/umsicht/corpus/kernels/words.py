@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from umsicht.corpus.kernels.jit import inline, int64, kernel, readable, writable
+from umsicht.corpus.kernels.jit import boolean, inline, int64, kernel, readable, writable
 
 BYTES = readable("uint8")
 CODES = readable("uint32")
@@ -18,6 +18,7 @@ MIX_1 = np.uint64(0xFF51AFD7ED558CCD)
 MIX_2 = np.uint64(0xC4CEB9FE1A85EC53)
 S32 = np.uint64(32)
 S33 = np.uint64(33)
+JOINER = np.uint32(2)
 
 WORDS_A_BYTE = 2
 """A text of n bytes has at most n // 2 + 1 words: two ASCII characters each, or one character of three bytes."""
@@ -31,16 +32,48 @@ def mix(value: Any) -> Any:
     return value ^ (value >> S33)
 
 
+@inline
+def _is_digit(code: Any) -> Any:
+    """What a character folds to, with the mark of scripts without spaces taken off."""
+    return code >= np.uint32(48) and code <= np.uint32(57)
+
+
+@kernel(boolean(BYTES, int64, int64, CODES))
+def digit_at(buffer: Any, at: int, end: int, codes: Any) -> bool:
+    """Whether the character at a place folds to a digit."""
+    if at >= end:
+        return False
+    b = np.uint32(buffer[at])
+    if b < np.uint32(0x80):
+        return _is_digit(codes[b])  # type: ignore[no-any-return]  # a boolean once compiled
+    size = np.uint32(2) if b < np.uint32(0xE0) else np.uint32(3) if b < np.uint32(0xF0) else np.uint32(4)
+    if b < np.uint32(0xC0) or at + size > end:
+        return False
+    c = b & (np.uint32(0xFF) >> (size + np.uint32(1)))
+    for k in range(1, size):
+        c = (c << np.uint32(6)) | (np.uint32(buffer[at + k]) & np.uint32(0x3F))
+    found: Any = c < len(codes) and _is_digit(codes[c])
+    return found  # type: ignore[no-any-return]  # a boolean once compiled
+
+
+@kernel(boolean(BYTES, int64, int64, CODES))
+def digit_before(buffer: Any, start: int, at: int, codes: Any) -> bool:
+    """Whether the character before a place folds to a digit."""
+    first = at - 1
+    while first > start and buffer[first] & 0xC0 == 0x80:
+        first -= 1
+    return first >= start and digit_at(buffer, first, at, codes)
+
+
 @kernel(int64(BYTES, int64, int64, CODES, CODES, HASHES))
 def hash_words(buffer: Any, start: int, end: int, codes: Any, extra: Any, out: Any) -> int:
     """Write the hash of every word of `buffer[start:end]` to `out`; return how many. Malformed UTF-8 separates words.
 
-    A comma or full stop between two digits joins them: 1,240 and 1240 are one number.
+    A comma or full stop of any width between two digits joins them.
     Indexes are unsigned throughout: signed ones cost a sign test at every access.
     """
     n = np.uint64(0)
     one = np.uint64(1)
-    two = np.uint64(2)
     value = BASIS
     open_word = False
     i = np.uint64(start)
@@ -51,26 +84,24 @@ def hash_words(buffer: Any, start: int, end: int, codes: Any, extra: Any, out: A
         if b < np.uint32(0x80):
             code = codes[b]
             i += one
-            if code != np.uint32(0):
+            if code > JOINER:
                 value = (value ^ np.uint64(code)) * PRIME
                 while i < stop:
                     b = np.uint32(buffer[i])
                     if b >= np.uint32(0x80):
                         break
                     code = codes[b]
-                    if code == np.uint32(0):
+                    if code <= JOINER:
                         break
                     value = (value ^ np.uint64(code)) * PRIME
                     i += one
                 open_word = True
             elif open_word:
+                after: Any = np.int64(i)
                 if (
-                    (b == np.uint32(44) or b == np.uint32(46))
-                    and i < stop
-                    and buffer[i] >= 48
-                    and buffer[i] <= 57
-                    and buffer[i - two] >= 48
-                    and buffer[i - two] <= 57
+                    code == JOINER
+                    and digit_at(buffer, after, end, codes)
+                    and digit_before(buffer, start, after - 1, codes)
                 ):
                     continue
                 out[n] = value ^ (value >> S32)
@@ -94,6 +125,13 @@ def hash_words(buffer: Any, start: int, end: int, codes: Any, extra: Any, out: A
         code = codes[c] if c < limit else np.uint32(0)
         if code == np.uint32(1):
             continue
+        if code == JOINER:
+            after = np.int64(i)
+            if digit_at(buffer, after, end, codes) and digit_before(
+                buffer, start, after - np.int64(size), codes
+            ):
+                continue
+            code = np.uint32(0)
         alone = code >= np.uint32(0x80000000)
         if open_word and (alone or code == np.uint32(0)):
             out[n] = value ^ (value >> S32)

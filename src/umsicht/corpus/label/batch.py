@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from umsicht.corpus.kernels.spans import Spans, spans_from
+from umsicht.corpus.kernels.spans import Spans
 from umsicht.corpus.label.classifier import Classifier, preset
 from umsicht.corpus.label.heuristics import first_rule, measure_texts, rule_names
 from umsicht.corpus.label.notices import has_notice
@@ -24,13 +24,20 @@ PROMOTIONAL = "promotional"
 
 @dataclass(frozen=True)
 class Labels:
-    """What was said of every document of a batch, and why some go (an empty reason keeps)."""
+    """What was said of every document of a batch, and why some go."""
 
     rule: list[str]
-    notice: list[bool]
+    notice: npt.NDArray[np.bool_]
     promotional: list[float | None]
+    promotional_scores: npt.NDArray[np.float32]
     scores: list[str | None]
-    reason: list[tuple[str, str]]
+    reason: dict[int, tuple[str, str]]
+    """Reason and detail by row; rows that are kept are not in it."""
+
+
+def unlabelled(n: int) -> Labels:
+    """Labels of documents about which nothing was asked."""
+    return Labels([""] * n, np.zeros(n, bool), [None] * n, np.full(n, np.nan, np.float32), [None] * n, {})
 
 
 @functools.lru_cache(maxsize=32)
@@ -53,34 +60,35 @@ def check_filters(filters: FilterSettings) -> None:
 
 
 def label_batch(
+    spans: Spans,
     texts: Sequence[str],
     languages: Sequence[str],
     is_code: npt.NDArray[np.bool_],
+    may_have_notice: npt.NDArray[np.bool_],
     filters: FilterSettings,
 ) -> Labels:
     """Label documents that share one set of filters. Rules and scores are about prose; code gets none."""
-    n = len(texts)
-    spans = spans_from(list(texts))
-    reason = [("", "")] * n
-    rules = [""] * n
+    n = len(spans)
+    fired = np.full(n, -1, np.int8)
     if filters.heuristics != "off":
         fired = first_rule(measure_texts(spans))
         fired[is_code] = -1
-        rules = rule_names(fired)
-    notices = [not code and has_notice(text) for text, code in zip(texts, is_code.tolist(), strict=True)]
+    notices = may_have_notice & ~is_code
+    for i in np.flatnonzero(notices).tolist():
+        notices[i] = has_notice(texts[i])
     scores = {
         name: _scores(name, rule, spans, languages, is_code) for name, rule in filters.classifiers.items()
     }
-    for i in range(n):
-        reason[i] = _reason(i, languages[i], rules[i], notices[i], scores, filters)
-    promotional = scores.pop(PROMOTIONAL, None)
-    return Labels(
-        rules,
-        notices,
-        _optional(promotional, n),
-        [_as_json(scores, i) for i in range(n)],
-        reason,
-    )
+    rules = rule_names(fired)
+    reason = _reasons(languages, rules, fired, notices, scores, filters)
+    promotional = scores.pop(PROMOTIONAL, np.full(n, np.nan, np.float32))
+    known = ~np.isnan(promotional)
+    rounded: list[float | None] = [
+        score if there else None
+        for score, there in zip(np.round(promotional, 4).tolist(), known.tolist(), strict=True)
+    ]
+    named = [_as_json(scores, i) for i in range(n)] if scores else [None] * n
+    return Labels(rules, notices, rounded, promotional, named, reason)
 
 
 def _scores(
@@ -95,41 +103,37 @@ def _scores(
     return out
 
 
-def _reason(
-    i: int,
-    language: str,
-    rule: str,
-    notice: bool,
+def _reasons(
+    languages: Sequence[str],
+    rules: Sequence[str],
+    fired: npt.NDArray[np.int8],
+    notices: npt.NDArray[np.bool_],
     scores: Mapping[str, npt.NDArray[np.float32]],
     filters: FilterSettings,
-) -> tuple[str, str]:
-    if filters.languages and language not in filters.languages:
-        return "language", language
-    if rule and filters.heuristics == "drop":
-        return "heuristic", rule
-    if notice and filters.notices == "drop":
-        return "copyright-notice", ""
+) -> dict[int, tuple[str, str]]:
+    """Why documents go, the first reason of each."""
+    found: dict[int, tuple[str, str]] = {}
+    if filters.languages:
+        wanted = set(filters.languages)
+        found.update((i, ("language", name)) for i, name in enumerate(languages) if name not in wanted)
+    if filters.heuristics == "drop":
+        for i in np.flatnonzero(fired >= 0).tolist():
+            found.setdefault(i, ("heuristic", rules[i]))
+    if filters.notices == "drop":
+        for i in np.flatnonzero(notices).tolist():
+            found.setdefault(i, ("copyright-notice", ""))
     for name, values in scores.items():
-        wanted = filters.classifiers[name]
-        if wanted.action == "drop":
-            threshold = wanted.threshold
-            if threshold is None:
-                threshold = _classifier(name, wanted.path).threshold
-            if values[i] >= threshold:
-                return name, f"score {values[i]:.2f} (threshold {threshold:.2f})"
-    return "", ""
+        if filters.classifiers[name].action == "drop":
+            limit = counted(filters, name)
+            for i in np.flatnonzero(values >= limit).tolist():
+                found.setdefault(i, (name, f"score {values[i]:.2f} (threshold {limit:.2f})"))
+    return found
 
 
 def counted(filters: FilterSettings, name: str) -> float:
     """The score from which a document counts for a label."""
     rule = filters.classifiers[name]
     return rule.threshold if rule.threshold is not None else _classifier(name, rule.path).threshold
-
-
-def _optional(values: npt.NDArray[np.float32] | None, n: int) -> list[float | None]:
-    if values is None:
-        return [None] * n
-    return [None if np.isnan(value) else round(float(value), 4) for value in values]
 
 
 def _as_json(scores: Mapping[str, npt.NDArray[Any]], i: int) -> str | None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -27,8 +27,15 @@ LIMIT = 4_000
 """Bytes of a text that are looked at."""
 MAY_DROP = 0.9
 EPOCHS = 12
+SENTENCE_EPOCHS = 6
 RATE = 0.6
 PULL = 2e-6
+SHORTEST_SENTENCE = 15
+"""Bytes; a shorter piece belongs to the sentence after it."""
+ROUNDS = 4
+"""Times that the sentences which carry a label are chosen anew."""
+
+Unit = Literal["text", "sentence"]
 
 
 @dataclass(frozen=True)
@@ -67,6 +74,8 @@ class Classifier:
     languages: tuple[str, ...] = ()
     """Languages that it was measured on; others are not scored. Empty: all."""
     measured: Mapping[str, Any] = field(default_factory=dict)
+    unit: Unit = "text"
+    """What is scored: whole texts, or sentences, of which the highest score counts."""
 
     @property
     def bits(self) -> int:
@@ -81,6 +90,14 @@ class Classifier:
 
     def scores(self, spans: Spans) -> npt.NDArray[np.float32]:
         """Probability of the label for every text."""
+        if self.unit == "text":
+            return self._scores(spans)
+        owners, sentences = sentences_of(spans)
+        found = np.zeros(len(spans), np.float32)
+        np.maximum.at(found, owners, self._scores(sentences))
+        return found
+
+    def _scores(self, spans: Spans) -> npt.NDArray[np.float32]:
         margins = np.zeros(len(spans), np.float32)
         if len(spans):
             features.score_many(
@@ -102,6 +119,7 @@ class Classifier:
             "threshold": self.threshold,
             "languages": self.languages,
             "measured": dict(self.measured),
+            "unit": self.unit,
         }
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("wb") as file:
@@ -125,7 +143,14 @@ class Classifier:
                 why=str(error).split("\n")[0],
                 fix=t("corpus.classifier.unreadable.fix"),
             ) from error
-        return cls(about["label"], weights, about["threshold"], tuple(about["languages"]), about["measured"])
+        return cls(
+            about["label"],
+            weights,
+            about["threshold"],
+            tuple(about["languages"]),
+            about["measured"],
+            about.get("unit", "text"),
+        )
 
 
 def preset_names() -> list[str]:
@@ -162,7 +187,28 @@ def fit(
     seed: int = 0,
 ) -> npt.NDArray[np.float32]:
     """Weights of a classifier; both classes weigh the same in all. The same examples and seed give the same weights."""
-    spans = spans_from(list(texts))
+    return fit_spans(
+        spans_from(list(texts)),
+        np.array(labels, bool),
+        bits=bits,
+        epochs=epochs,
+        rate=rate,
+        pull=pull,
+        seed=seed,
+    )
+
+
+def fit_spans(
+    spans: Spans,
+    labels: npt.NDArray[np.bool_],
+    *,
+    bits: int = BITS,
+    epochs: int = EPOCHS,
+    rate: float = RATE,
+    pull: float = PULL,
+    seed: int = 0,
+) -> npt.NDArray[np.float32]:
+    """`fit` on texts that lie in a buffer already."""
     target = np.array(labels, np.float32)
     positives = float(target.sum())
     n = len(target)
@@ -187,6 +233,47 @@ def fit(
             weights,
             squares,
         )
+    return weights
+
+
+def sentences_of(spans: Spans) -> tuple[npt.NDArray[np.int64], Spans]:
+    """Sentences of every text: the number of their text, and where they are. They end at line ends, and at `.!?` before white space."""
+    data = spans.buffer
+    space = (data == 32) | (data == 10)
+    stop = (data == 46) | (data == 33) | (data == 63)
+    ends = np.flatnonzero((stop[:-1] & space[1:]) | (data[:-1] == 10)) + 1
+    owners: list[int] = []
+    starts: list[int] = []
+    stops: list[int] = []
+    for number, (first, last) in enumerate(zip(spans.starts.tolist(), spans.ends.tolist(), strict=True)):
+        low, high = np.searchsorted(ends, [first + 1, last])
+        at = first
+        for end in [*ends[low:high].tolist(), last]:
+            if end - at >= SHORTEST_SENTENCE or (end == last and at == first):
+                owners.append(number)
+                starts.append(at)
+                stops.append(end)
+                at = end
+    return np.array(owners, np.int64), Spans(data, np.array(starts, np.int64), np.array(stops, np.int64))
+
+
+def fit_sentences(texts: Sequence[str], labels: Sequence[bool], *, seed: int = 0) -> npt.NDArray[np.float32]:
+    """Weights for sentences where only whole texts are labelled (multiple-instance learning: Andrews, Tsochantaridis and Hofmann 2002).
+
+    No sentence of a text without the label has it; of one with the label at least one does: the one that the last round scored highest.
+    """
+    spans = spans_from(list(texts))
+    owners, sentences = sentences_of(spans)
+    carries = np.array(labels, bool)[owners]
+    chosen = np.ones(len(owners), bool)
+    weights = np.zeros(0, np.float32)
+    for _ in range(ROUNDS):
+        rows = np.flatnonzero(chosen)
+        weights = fit_spans(sentences.take(rows), carries[rows], epochs=SENTENCE_EPOCHS, seed=seed)
+        scores = Classifier("", weights)._scores(sentences)
+        best = np.zeros(len(texts), np.float32)
+        np.maximum.at(best, owners, scores)
+        chosen = ~carries | (scores >= best[owners])
     return weights
 
 

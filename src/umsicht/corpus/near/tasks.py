@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow.parquet as pq
 
-from umsicht.corpus.kernels.spans import Spans, shingle_sets, sketches, spans_of
+from umsicht.corpus.document import read_columns
+from umsicht.corpus.kernels.spans import Spans, different, shingle_sets, sketches, spans_of
 
 INDEXED = 16
 """Smallest hashes of a text that go into the index."""
@@ -39,7 +39,7 @@ class SpanFile:
 
     def load(self) -> Spans:
         """The texts."""
-        column = pq.read_table(self.table, columns=["text"], use_threads=False).column("text")
+        column = read_columns(self.table, ["text"]).column("text")
         whole = spans_of(column)
         if not self.spans:
             return whole
@@ -186,7 +186,7 @@ def filter_pairs(task: RangeTask) -> dict[str, Any]:
         likely[here] = out
     kept = pairs[likely >= LIKELY]
     np.save(task.output, kept)
-    involved = np.unique(np.concatenate([later[likely >= LIKELY], earlier[likely >= LIKELY]]))
+    involved = different(np.concatenate([later[likely >= LIKELY], earlier[likely >= LIKELY]]))
     np.save(f"{task.output}.involved.npy", involved.astype(np.uint32))
     return {"file": task.output, "pairs": len(pairs), "likely": len(kept)}
 
@@ -198,7 +198,7 @@ def _pairs_in_range(task: RangeTask) -> npt.NDArray[np.uint64]:
     for name in task.pairs:
         pairs = _mapped(name)
         found.append(pairs[np.searchsorted(pairs, low) : np.searchsorted(pairs, np.uint64(end << 32))])
-    return np.unique(np.concatenate(found)) if found else np.empty(0, np.uint64)
+    return different(np.concatenate(found)) if found else np.empty(0, np.uint64)
 
 
 def _rows(task: RangeTask, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
@@ -258,8 +258,10 @@ def verify_pairs(task: RangeTask) -> dict[str, Any]:
     later_part = np.searchsorted(offsets, later, "right") - 1
     earlier_part = np.searchsorted(offsets, earlier, "right") - 1
     scores = np.zeros((len(pairs), 3), np.float32)
-    for a, b in np.unique(np.stack([later_part, earlier_part], 1), axis=0) if len(pairs) else ():
-        mine = np.flatnonzero((later_part == a) & (earlier_part == b))
+    both = later_part << 32 | earlier_part
+    for key in different(both).tolist():
+        a, b = key >> 32, key & 0xFFFFFFFF
+        mine = np.flatnonzero(both == key)
         left, left_starts, left_ends = _sets(task.parts[a], later[mine] - offsets[a])
         right, right_starts, right_ends = _sets(task.parts[b], earlier[mine] - offsets[b])
         out = np.empty((len(mine), 3), np.float32)

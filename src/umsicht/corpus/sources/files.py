@@ -7,8 +7,8 @@ from typing import Any
 
 import orjson
 
-from umsicht.corpus.sources import streams, web
-from umsicht.corpus.sources.unit import Broken, Raw, Unit
+from umsicht.corpus.sources import hub, streams, web
+from umsicht.corpus.sources.unit import Broken, Raw, Unit, dig, label_of
 
 PIECE_BYTES = 1_000_000
 MEMBER_BYTES = 64_000_000
@@ -113,6 +113,7 @@ class _Chained:
 
 def read_jsonl(unit: Unit, path: str, name: str, limit: int) -> Iterator[Raw | Broken]:
     """One JSON object a line. A line that is no object, or has no text, is listed and skipped."""
+    plain = not (unit.language_field or unit.licence_field)
     with streams.open_bytes(path) as stream:
         if unit.start:
             stream.seek(unit.start)
@@ -122,6 +123,12 @@ def read_jsonl(unit: Unit, path: str, name: str, limit: int) -> Iterator[Raw | B
             origin = f"{name}@{offset}"
             if data is None:
                 yield _too_long(origin, length)
+            elif plain and data[:1] == b"{":
+                try:
+                    text = orjson.loads(data)[unit.text_field]
+                except (orjson.JSONDecodeError, KeyError):
+                    text = None
+                yield Raw(text, origin) if isinstance(text, str) else _json_row(unit, data, origin)
             elif data.strip():
                 yield _json_row(unit, data, origin)
 
@@ -134,19 +141,7 @@ def _json_row(unit: Unit, data: bytes, origin: str) -> Raw | Broken:
     text = dig(row, unit.text_field)
     if not isinstance(text, str):
         return Broken(origin, "no-text", f"no string under {unit.text_field!r}", len(data))
-    return Raw(text, origin, _label(row, unit.language_field), _label(row, unit.licence_field))
-
-
-def dig(row: Any, field: str) -> Any:
-    """The value under a dotted path; None where the path ends early."""
-    for key in field.split("."):
-        row = row.get(key) if isinstance(row, dict) else None
-    return row
-
-
-def _label(row: Any, field: str) -> str:
-    value = dig(row, field) if field else None
-    return value.strip() if isinstance(value, str) else ""
+    return Raw(text, origin, label_of(row, unit.language_field), label_of(row, unit.licence_field))
 
 
 def read_parquet(unit: Unit, path: str, name: str, limit: int) -> Iterator[Raw | Broken]:
@@ -183,8 +178,8 @@ def read_parquet(unit: Unit, path: str, name: str, limit: int) -> Iterator[Raw |
                         yield Raw(
                             text,
                             origin,
-                            _label(values, unit.language_field),
-                            _label(values, unit.licence_field),
+                            label_of(values, unit.language_field),
+                            label_of(values, unit.licence_field),
                         )
 
 
@@ -198,4 +193,5 @@ READERS: dict[str, Callable[[Unit, str, str, int], Iterator[Raw | Broken]]] = {
     "text": read_text,
     "jsonl": read_jsonl,
     "parquet": read_parquet,
+    "huggingface": hub.read_hub,
 }

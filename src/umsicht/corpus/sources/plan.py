@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from umsicht.corpus.sources import files, starter, streams
+from umsicht.corpus.sources import files, hub, starter, streams, web
 from umsicht.corpus.sources.unit import SourceInfo, Unit
 from umsicht.findings import UserError
 from umsicht.recipe.corpus import CorpusSettings, SourceSettings
@@ -51,6 +51,11 @@ class SourcePlan:
 
 
 def _digest(path: str) -> str:
+    if Path(path).is_dir():
+        inside = sorted(found for found in Path(path).rglob("*") if found.is_file())
+        return content_id([(found.relative_to(path).as_posix(), file_digest(found)) for found in inside])
+    if path.startswith(hub.ADDRESS):
+        return path
     if not streams.is_remote(path):
         return file_digest(path.removeprefix("file://"))
     import fsspec
@@ -68,6 +73,8 @@ def plan_sources(settings: CorpusSettings, root: Path) -> SourcePlan:
         if source.kind == "starter":
             found, absent = starter.starter_units(source.name, source.parts, source.max_bytes)
             missing += absent
+        elif source.kind == "huggingface":
+            found = hub.hub_units(source, root)
         else:
             found, unknown = _file_units(source, root, settings.partition_bytes)
             unread += unknown
@@ -91,6 +98,7 @@ def _file_units(source: SourceSettings, root: Path, partition: int) -> tuple[lis
     units: list[Unit] = []
     unknown: list[str] = []
     remaining = source.max_bytes
+    web.check_extractor(source.name, source.extractor)
     info = SourceInfo(source.name, source.domain, source.language, source.licence)
     for path, name, size in walk(source, root):
         if not _wanted(name, source):
@@ -112,6 +120,7 @@ def _file_units(source: SourceSettings, root: Path, partition: int) -> tuple[lis
             language_field=source.language_field,
             licence_field=source.licence_field,
             separator=source.separator,
+            options=(source.extractor,) if reader in ("html", "warc") else (),
         )
         units += _cut(unit, partition)
         if remaining is not None:

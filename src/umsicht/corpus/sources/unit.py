@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 
 @dataclass(frozen=True)
@@ -36,11 +37,12 @@ class Unit:
     language_field: str = ""
     licence_field: str = ""
     separator: str = ""
+    options: tuple[str, ...] = ()
+    """What a reader needs besides: of a data set its subset, split and revision; of web pages the extractor."""
 
 
-@dataclass(frozen=True, slots=True)
-class Raw:
-    """A document as read: text, or bytes that still have to be decoded."""
+class Raw(NamedTuple):
+    """A document as read: text, or bytes that still have to be decoded. (A tuple, because one is made for every document.)"""
 
     text: str | bytes
     origin: str
@@ -57,3 +59,18 @@ class Broken:
     reason: str
     detail: str = ""
     bytes: int = 0
+
+
+def dig(row: Any, field: str) -> Any:
+    """The value under a dotted path; None where the path ends early."""
+    if isinstance(row, dict) and field in row:
+        return row[field]
+    for key in field.split("."):
+        row = row.get(key) if isinstance(row, dict) else None
+    return row
+
+
+def label_of(row: Any, field: str) -> str:
+    """A label in a row: empty where there is none."""
+    value = dig(row, field) if field else None
+    return value.strip() if isinstance(value, str) else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import importlib.util
 import re
 import zlib
 from collections.abc import Iterator
@@ -11,16 +12,29 @@ from typing import Any
 from umsicht.corpus.normalise import Undecodable, decode
 from umsicht.corpus.sources import arc, streams
 from umsicht.corpus.sources.unit import Broken, Raw, Unit
+from umsicht.findings import UserError
+from umsicht.words import t
 
 HTML_TYPES = ("text/html", "application/xhtml+xml")
 TEXT_TYPES = ("text/plain",)
 RECORD_TYPES = ("response", "conversion", "resource")
+TRAFILATURA = "trafilatura"
 PAGE_BYTES = 16_000_000
 """Longer pages are listed, not read."""
 _CHARSET = re.compile(rb"<meta[^>]{0,200}charset=[\"']?([\w-]+)", re.I)
 
 
-def html_to_text(data: bytes) -> str:
+def check_extractor(source: str, name: str) -> None:
+    """Raises UserError where a recipe asks for an extractor that is not installed."""
+    if name == TRAFILATURA and importlib.util.find_spec(name) is None:
+        raise UserError(
+            t("corpus.extractor.package.what", source=source),
+            where=f"corpus.sources.{source}.extractor",
+            fix=t("corpus.extractor.package.fix"),
+        )
+
+
+def html_to_text(data: bytes, extractor: str = "") -> str:
     """The main content of a page as text: headings and paragraphs apart, navigation and boilerplate left out. Raises `Undecodable`.
 
     A page on which no main content is told apart (short or unusual ones) gives all its text.
@@ -28,7 +42,14 @@ def html_to_text(data: bytes) -> str:
     from resiliparse.extract.html2text import extract_plain_text
     from resiliparse.parse.html import HTMLTree
 
-    tree = HTMLTree.parse(_decode_page(data))
+    page = _decode_page(data)
+    if extractor == TRAFILATURA:
+        import trafilatura
+
+        content = trafilatura.extract(page, include_comments=False, include_tables=True)
+        if content:
+            return _unwrap(str(content))
+    tree = HTMLTree.parse(page)
     found = str(extract_plain_text(tree, main_content=True, alt_texts=False, links=False, form_fields=False))
     if len(found.strip()) < 80:
         found = str(
@@ -70,12 +91,12 @@ def read_html(unit: Unit, path: str, name: str, limit: int) -> Iterator[Raw | Br
     if len(data) > limit:
         yield Broken(name, "too-long", f"more than {limit} bytes", len(data))
     else:
-        yield _page(data, name)
+        yield _page(data, name, unit)
 
 
-def _page(data: bytes, origin: str) -> Raw | Broken:
+def _page(data: bytes, origin: str, unit: Unit) -> Raw | Broken:
     try:
-        text = html_to_text(data)
+        text = html_to_text(data, *unit.options[:1])
     except Undecodable as error:
         return Broken(origin, "undecodable", str(error), len(data))
     if not text:
@@ -87,14 +108,15 @@ def read_warc(unit: Unit, path: str, name: str, limit: int) -> Iterator[Raw | Br
     """Every page and every extracted text of an archive. Other records (requests, images) are left out, broken ones listed."""
     pages = 0
     limit = max(limit, PAGE_BYTES)
-    for item in _arc(path, name, limit) if streams.plain_suffix(name) == ".arc" else _warc(path, name, limit):
+    read = _arc if streams.plain_suffix(name) == ".arc" else _warc
+    for item in read(unit, path, name, limit):
         pages += 1
         yield item
     if not pages:
         yield Broken(name, "no-page", "no record of this archive is a page or a text")
 
 
-def _arc(path: str, name: str, limit: int) -> Iterator[Raw | Broken]:
+def _arc(unit: Unit, path: str, name: str, limit: int) -> Iterator[Raw | Broken]:
     with streams.open_bytes(path) as stream:
         for number, record in enumerate(arc.records(stream, limit), 1):
             where = f"{name}#{number} {record.url}"
@@ -104,12 +126,12 @@ def _arc(path: str, name: str, limit: int) -> Iterator[Raw | Broken]:
             elif len(record.data) > limit:
                 yield Broken(where, "too-long", f"more than {limit} bytes", len(record.data))
             elif record.media in HTML_TYPES:
-                yield _page(data, where)
+                yield _page(data, where, unit)
             elif record.media in TEXT_TYPES:
                 yield Raw(data, where)
 
 
-def _warc(path: str, name: str, limit: int) -> Iterator[Raw | Broken]:
+def _warc(unit: Unit, path: str, name: str, limit: int) -> Iterator[Raw | Broken]:
     from fastwarc.warc import ArchiveIterator
 
     records = 0
@@ -126,10 +148,10 @@ def _warc(path: str, name: str, limit: int) -> Iterator[Raw | Broken]:
                 )
                 break
             records += 1
-            yield from _record(record, f"{name}#{records}", limit)
+            yield from _record(unit, record, f"{name}#{records}", limit)
 
 
-def _record(record: Any, origin: str, limit: int) -> Iterator[Raw | Broken]:
+def _record(unit: Unit, record: Any, origin: str, limit: int) -> Iterator[Raw | Broken]:
     kind = str(record.record_type)
     if kind not in RECORD_TYPES:
         return
@@ -155,6 +177,6 @@ def _record(record: Any, origin: str, limit: int) -> Iterator[Raw | Broken]:
         if declared.strip() not in ("", "0"):
             yield Broken(where, "broken-record", "empty body", 0)
     elif media in HTML_TYPES or (not media and b"<" in data[:200]):
-        yield _page(data, where)
+        yield _page(data, where, unit)
     else:
         yield Raw(data, where)

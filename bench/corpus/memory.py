@@ -1,0 +1,112 @@
+"""Memory of a whole build: the largest sum of resident memory of all its processes, on one corpus and on a corpus three times as large."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from bench.common import QUICK, Bench
+from bench.corpus.texts import varied
+
+SMALL = 20_000_000 if QUICK else int(os.environ.get("BENCH_CORPUS_BYTES", "2_000_000_000"))
+TIMES = 3
+WORKERS = 2
+LIMIT_GB = 1.5
+_BUILD = """
+import sys
+from pathlib import Path
+from umsicht.corpus import CorpusInputs, build
+from umsicht.recipe.corpus import CorpusSettings
+from umsicht.record import Store
+
+if __name__ == "__main__":
+    settings = CorpusSettings.model_validate({
+        "sources": [{"name": "bench", "path": sys.argv[1], "licence": "CC0-1.0"}],
+        "engine": {"executor": "dask", "workers": int(sys.argv[3])},
+    })
+    build(settings, CorpusInputs(Store(Path(sys.argv[2]))))
+"""
+
+
+def run(bench: Bench) -> None:
+    """Two sizes; a run that was made smaller by BENCH_CORPUS_BYTES says so and cannot meet the target."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "build.py").write_text(_BUILD, encoding="utf-8")
+        small = _peak(folder, SMALL)
+        whole = QUICK or SMALL >= 2_000_000_000
+        note = f"{SMALL / 1e9:.2f} GB of text, {WORKERS} workers, all processes together"
+        bench.figure("peak memory", small, f"<= {LIMIT_GB}" if whole else "", unit="GB", note=note)
+        if not whole:
+            bench.figure("peak memory on 2 GB", None, f"<= {LIMIT_GB}", note="a smaller corpus was measured")
+        if os.environ.get("BENCH_CORPUS_ONCE"):
+            bench.figure("peak memory on three times as much", None, "<= 1.1", note="times the smaller one")
+        else:
+            large = _peak(folder, TIMES * SMALL)
+            bench.figure(
+                "peak memory on three times as much", large / small, "<= 1.1", note="times the smaller one"
+            )
+
+
+def _peak(folder: Path, size: int) -> float:
+    """Build a corpus of so many bytes in processes of its own; their largest resident memory in GB."""
+    source = folder / f"{size}"
+    source.mkdir()
+    part = min(size, 200_000_000)
+    for number in range(-(-size // part)):
+        with (source / f"{number:03d}.jsonl").open("w", encoding="utf-8") as file:
+            file.writelines(json.dumps({"text": text}) + "\n" for text in varied(part, seed=number))
+    command = [
+        sys.executable,
+        str(folder / "build.py"),
+        str(source),
+        str(folder / f"out-{size}"),
+        str(WORKERS),
+    ]
+    process = subprocess.Popen(command)
+    peak = 0.0
+    done = threading.Event()
+
+    def watch() -> None:
+        nonlocal peak
+        while not done.is_set():
+            peak = max(peak, _resident(process.pid))
+            time.sleep(0.2)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    code = process.wait()
+    done.set()
+    watcher.join()
+    if code != 0:
+        raise RuntimeError(f"the build ended with code {code}")
+    return peak / 1e9
+
+
+def _resident(root: int) -> int:
+    """Resident memory of a process and all that came of it, mapped files included."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            children.setdefault(int(fields[1]), []).append(int(entry.name))
+    total, todo = 0, [root]
+    while todo:
+        one = todo.pop()
+        todo += children.get(one, [])
+        try:
+            for line in Path(f"/proc/{one}/status").read_text().split("\n"):
+                if line.startswith("VmRSS"):
+                    total += int(line.split()[1]) * 1024
+        except OSError:
+            continue
+    return total

@@ -1,0 +1,169 @@
+"""Normalising, naming the language and redacting a batch of texts of one source: one look at all bytes, and the exact work only where that calls for it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from umsicht.corpus.kernels import survey
+from umsicht.corpus.kernels.spans import Spans, spans_from
+from umsicht.corpus.label.language import CODE, UNDETERMINED, identify_many
+from umsicht.corpus.lines import CODE_DOMAIN
+from umsicht.corpus.normalise import normalise, strip_blank_lines, without_surrogates
+from umsicht.corpus.redact import redact
+from umsicht.corpus.sources.unit import SourceInfo
+from umsicht.recipe.corpus import NormaliseSettings
+
+ONLY_PROSE = ("email", "key")
+"""What is redacted in code too."""
+_NORMALISE = survey.CONTROL | survey.LINE_END | survey.MOJIBAKE
+_CALLS_FOR = {"email": survey.AT, "key": survey.KEY, "ip": survey.DOTS, "phone": survey.DIGITS}
+
+
+@dataclass
+class Batch:
+    """Texts of one source and what their readers said of them; columns of equal length."""
+
+    info: SourceInfo
+    texts: list[str] = field(default_factory=list)
+    origins: list[str] = field(default_factory=list)
+    languages: list[str] = field(default_factory=list)
+    licences: list[str] = field(default_factory=list)
+    domains: list[str] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def add(self, text: str, origin: str, language: str, licence: str, domain: str) -> None:
+        """One more text."""
+        self.texts.append(text)
+        self.origins.append(origin)
+        self.languages.append(language)
+        self.licences.append(licence)
+        self.domains.append(domain)
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    """The batch with its texts as they will be stored."""
+
+    batch: Batch
+    spans: Spans
+    read_bytes: int
+    notice: npt.NDArray[np.bool_]
+    """False: certainly no copyright notice."""
+    redacted: Counter[str]
+
+
+def clean(batch: Batch, settings: NormaliseSettings, max_document_bytes: int) -> Cleaned:
+    """Normalise, name languages and domains, redact, and cut what is too long."""
+    try:
+        spans = spans_from(batch.texts)
+    except UnicodeEncodeError:
+        batch.texts = [without_surrogates(text) for text in batch.texts]
+        spans = spans_from(batch.texts)
+    read_bytes = int((spans.ends - spans.starts).sum())
+    flags = survey_of(spans)
+    changed = _normalise(batch, flags, settings)
+    _languages(batch, spans, changed)
+    redacted, touched = _redact(batch, flags, settings)
+    notice = (flags & survey.NOTICE) != 0
+    notice[list(changed)] = True
+    long = [i for i, n in enumerate(map(len, batch.texts)) if n * 4 > max_document_bytes]
+    pieces = {i: list(cut_text(batch.texts[i], max_document_bytes)) for i in long}
+    cut = {i: parts for i, parts in pieces.items() if len(parts) != 1 or parts[0] != batch.texts[i]}
+    if cut:
+        batch, notice = _divide(batch, notice, cut)
+        spans = spans_from(batch.texts)
+    elif changed or touched:
+        rows = sorted(changed | touched)
+        spans = spans.replaced(rows, [batch.texts[i] for i in rows])
+    return Cleaned(batch, spans, read_bytes, notice, redacted)
+
+
+def survey_of(spans: Spans) -> npt.NDArray[np.uint32]:
+    """Flags of every text."""
+    flags = np.zeros(len(spans), np.uint32)
+    survey.survey(spans.buffer, spans.starts, spans.ends, survey.byte_kinds(), flags)
+    return flags
+
+
+def _normalise(batch: Batch, flags: npt.NDArray[np.uint32], settings: NormaliseSettings) -> set[int]:
+    """Texts that are not the same afterwards."""
+    exact = _NORMALISE | (survey.WIDE if settings.unicode == "nfc" else 0)
+    changed = set()
+    for i in np.flatnonzero(flags & (exact | survey.EDGE)).tolist():
+        text = batch.texts[i]
+        new = normalise(text, settings) if flags[i] & exact else strip_blank_lines(text)
+        if new != text:
+            batch.texts[i] = new
+            changed.add(i)
+    return changed
+
+
+def _languages(batch: Batch, spans: Spans, changed: set[int]) -> None:
+    """Fill in languages that nobody declared, and the domain of code among plain text."""
+    unknown = [i for i, language in enumerate(batch.languages) if not language or language == UNDETERMINED]
+    same = [i for i in unknown if i not in changed]
+    other = [i for i in unknown if i in changed]
+    for rows, texts in (
+        (same, spans.take(np.array(same, np.int64)) if same else None),
+        (other, spans_from([batch.texts[i] for i in other]) if other else None),
+    ):
+        if texts is not None:
+            for i, (language, _) in zip(rows, identify_many(texts), strict=True):
+                batch.languages[i] = language
+    info = batch.info
+    for i, (domain, language) in enumerate(zip(batch.domains, batch.languages, strict=True)):
+        if not domain:
+            batch.domains[i] = CODE_DOMAIN if language == CODE and info.domain == "text" else info.domain
+
+
+def _redact(
+    batch: Batch, flags: npt.NDArray[np.uint32], settings: NormaliseSettings
+) -> tuple[Counter[str], set[int]]:
+    found: Counter[str] = Counter()
+    calls = sum(_CALLS_FOR[kind] for kind in settings.redact)
+    touched: set[int] = set()
+    for i in np.flatnonzero(flags & calls).tolist():
+        kinds: Sequence[str] = [kind for kind in settings.redact if flags[i] & _CALLS_FOR[kind]]
+        if batch.domains[i] == CODE_DOMAIN:
+            kinds = [kind for kind in kinds if kind in ONLY_PROSE]
+        text, counts = redact(batch.texts[i], kinds)
+        if counts:
+            batch.texts[i] = text
+            found.update(counts)
+            touched.add(i)
+    return found, touched
+
+
+def _divide(
+    batch: Batch, notice: npt.NDArray[np.bool_], cut: dict[int, list[str]]
+) -> tuple[Batch, npt.NDArray[np.bool_]]:
+    divided = Batch(batch.info)
+    notices: list[bool] = []
+    for i, text in enumerate(batch.texts):
+        for number, piece in enumerate(cut.get(i, [text]) or [""]):
+            origin = batch.origins[i] if number == 0 else f"{batch.origins[i]}~{number + 1}"
+            divided.add(piece, origin, batch.languages[i], batch.licences[i], batch.domains[i])
+            notices.append(bool(notice[i]))
+    return divided, np.array(notices, bool)
+
+
+def cut_text(text: str, limit: int) -> Iterator[str]:
+    """A long text in pieces of at most `limit` UTF-8 bytes, cut at blank lines where there are any, else at line ends, else anywhere."""
+    while len(text) * 4 > limit and len(data := text.encode()) > limit:
+        end = len(data[:limit].decode("utf-8", "ignore"))
+        for sign in ("\n\n", "\n"):
+            place = text.rfind(sign, end // 4, end)
+            if place > 0:
+                end = place
+                break
+        yield text[:end].rstrip("\n")
+        text = text[end:].lstrip("\n")
+    if text:
+        yield text
