@@ -10,6 +10,8 @@ PLAN = {
     "predicted": {
         "training_s": 36.0,
         "peak_bytes": 1000,
+        "training_money": 9.0,
+        "loss": {"value": 3.0, "low": 2.9, "high": 3.1, "level": 0.8},
         "bpb": {
             "all": {"value": 2.0, "low": 1.9, "high": 2.1, "level": 0.8},
             "gone": {"value": 1, "low": 1, "high": 1, "level": 0.8},
@@ -29,19 +31,21 @@ def run(tmp_path) -> Run:
     writer.close()
     writer = made.metrics_writer(1)
     for step, time in ((2, 900.0), (3, 912.0)):
-        writer.write({"step": step, "time": time, "val/all/bpb": 2.04})
+        writer.write({"step": step, "time": time, "val/all/bpb": 2.04, "val/all/loss": 3.3})
     writer.close()
     return Run.open(made.folder)
 
 
 def test_every_quantity_that_both_know_is_graded(run):
     grades = {one.quantity: one for one in grade(PLAN, run)}
-    assert set(grades) == {"bpb all", "training_s", "peak_bytes"}
+    assert set(grades) == {"bpb all", "loss all", "training_s", "money", "peak_bytes"}
     assert grades["bpb all"].error == pytest.approx(0.02)
     assert grades["bpb all"].good
     assert grades["bpb all"].inside
     assert grades["peak_bytes"].error == pytest.approx(0.05)
-    assert not findings(list(grades.values()))
+    assert grades["loss all"].error == pytest.approx(0.1) and not grades["loss all"].good
+    assert grades["money"].error == pytest.approx(grades["training_s"].error)
+    assert [one.location for one in findings(list(grades.values()))] == ["loss all"]
 
 
 def test_time_between_segments_and_repeated_steps_are_not_counted():

@@ -100,6 +100,12 @@ def bill(work: Workload, settings: PlanSettings, *, restarts: int | None = None)
     )
 
 
+def money_of(seconds: float, settings: PlanSettings) -> float:
+    """Devices and their energy for `seconds` of wall time, without reserve, restarts or storage: what a finished run is graded by."""
+    hours = settings.devices * seconds / HOUR_S
+    return hours * (settings.price_per_device_hour + settings.device_watts / 1000 * settings.price_per_kwh)
+
+
 def effective_tokens(unique: float, seen: float) -> float:
     """What `seen` tokens drawn from `unique` ones are worth, in unique tokens.
 

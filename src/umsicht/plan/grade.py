@@ -57,9 +57,15 @@ def grade(plan: Mapping[str, Any], run: Run) -> list[Grade]:
             grades.append(
                 Grade(f"bpb {name}", made["value"], made["low"], made["high"], scores[name], TARGETS["bpb"])
             )
+    loss, ended = predicted.get("loss"), _last(rows, "val/all/loss")
+    if loss and ended is not None:
+        grades.append(Grade("loss all", loss["value"], loss["low"], loss["high"], ended, TARGETS["bpb"]))
     taken = wall_seconds(rows)
     if predicted.get("training_s") and taken and int(rows[-1]["step"]) >= int(plan.get("steps", 0)):
         grades.append(Grade("training_s", predicted["training_s"], None, None, taken, TARGETS["time"]))
+        if money := predicted.get("training_money"):
+            spent = money * taken / predicted["training_s"]
+            grades.append(Grade("money", money, None, None, spent, TARGETS["time"]))
     peak = run.manifest.get("peak_bytes")
     if peak and predicted.get("peak_bytes"):
         grades.append(
@@ -98,6 +104,11 @@ def wall_seconds(rows: Sequence[Mapping[str, Any]]) -> float:
             steps += int(row["step"]) - int(before["step"])
         before = row if timed else before
     return seconds / steps * int(rows[-1]["step"]) if steps else 0.0
+
+
+def _last(rows: Sequence[Mapping[str, Any]], key: str) -> float | None:
+    """The last number under `key`."""
+    return next((float(row[key]) for row in reversed(rows) if isinstance(row.get(key), int | float)), None)
 
 
 def _last_scores(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:

@@ -10,7 +10,7 @@ from typing import Any
 from umsicht.findings import Finding
 from umsicht.model import ModelConfig
 from umsicht.plan import context
-from umsicht.plan.budget import TOKENS_PER_PARAMETER, Workload, bill, check, effective_tokens
+from umsicht.plan.budget import TOKENS_PER_PARAMETER, Workload, bill, check, effective_tokens, money_of
 from umsicht.plan.flops import model_cost
 from umsicht.plan.measure import laws, loss_law
 from umsicht.plan.memory import predict, with_trial
@@ -128,6 +128,7 @@ def assemble(settings: PlanSettings, inputs: PlanInputs, data: TokenData, trial:
         "mix": {name: share.to_dict() for name, share in shares.items()},
         "predicted": {
             "training_s": work.training_s,
+            "training_money": money_of(work.training_s, settings),
             "peak_bytes": memory.peak,
             "bpb": {
                 name: law.predict(cost.body_parameters, seen).to_dict() for name, law in laws(trials).items()

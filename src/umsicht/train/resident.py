@@ -79,7 +79,7 @@ def available_bytes(device: torch.device | str) -> int | None:
     found = _meminfo_available()
     limit, used = _number("/sys/fs/cgroup/memory.max"), _number("/sys/fs/cgroup/memory.current")
     if limit is not None and used is not None:
-        left = limit - used
+        left = limit - used + _reclaimable()
         found = left if found is None else min(found, left)
     return found
 
@@ -113,6 +113,15 @@ def _meminfo_available() -> int | None:
     return next(
         (int(line.split()[1]) * 1024 for line in text.splitlines() if line.startswith("MemAvailable:")), None
     )
+
+
+def _reclaimable() -> int:
+    """Bytes of files that the container only keeps because nobody needed the memory yet."""
+    try:
+        lines = Path("/sys/fs/cgroup/memory.stat").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith("inactive_file ")), 0)
 
 
 def _number(path: str) -> int | None:
