@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -54,9 +55,16 @@ class Agreement:
         return bool(table[:, 0].any())
 
     def shared(self, stopped: StopRun | None) -> StopRun:
-        """The first rank's reason to stop, on every rank."""
-        findings = self._ranks.gather(None if stopped is None else stopped.finding)
-        return StopRun(next(finding for finding in findings if finding is not None))
+        """One rank's reason to stop, on every rank, and which rank's it is.
+
+        A cause that came again when the step was repeated goes before one that did not: the batch at fault lies on one rank only.
+        """
+        found = [
+            replace(finding, numbers={**finding.numbers, "rank": rank})
+            for rank, finding in enumerate(self._ranks.gather(None if stopped is None else stopped.finding))
+            if finding is not None
+        ]
+        return StopRun(next((f for f in found if f.numbers.get("replays") == "equal"), found[0]))
 
     def named(self, text: str) -> str:
         """The first text that is not empty, in rank order."""
