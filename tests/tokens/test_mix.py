@@ -45,3 +45,15 @@ def test_phases_are_weighted_by_their_length():
 def test_passes_over_a_small_part_are_counted():
     found = shares_of(MixSettings(shares={"source2": 1}))
     assert found["source2"].epochs == pytest.approx(200 * 8 / -(-899 // 16))
+
+
+@pytest.mark.parametrize("order", [("source0", "source1"), ("source1", "source0"), ("source2", "source0")])
+def test_a_part_may_leave_or_join_at_a_phase(order):
+    mix = MixSettings(
+        phases=[
+            PhaseSettings(until=0.5, shares={order[0]: 1}),
+            PhaseSettings(until=1.0, shares={order[1]: 1}),
+        ]
+    )
+    found = shares_of(mix)
+    assert {name: one.realised for name, one in found.items()} == {name: pytest.approx(0.5) for name in order}

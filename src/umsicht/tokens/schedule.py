@@ -83,8 +83,11 @@ class GroupSchedule:
             k = np.arange(low - phase.first_row, high - phase.first_row, dtype=np.uint64)
             with np.errstate(over="ignore"):
                 points = k * np.uint64(_STEP) + np.uint64(self.offset)
-            edges = np.asarray([edge - 1 for edge in phase.thresholds()], dtype=np.uint64)
-            found[low - first : high - first] = np.searchsorted(edges, points, side="left")
+            thresholds = phase.thresholds()
+            # Groups without a share in this phase that come first have the threshold 0: no point lies below it.
+            edges = np.asarray([edge - 1 for edge in thresholds if edge], dtype=np.uint64)
+            skipped = len(thresholds) - len(edges)
+            found[low - first : high - first] = skipped + np.searchsorted(edges, points, side="left")
         return found
 
     def place(self, first: int, n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
