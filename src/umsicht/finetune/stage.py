@@ -28,7 +28,7 @@ from umsicht.record.project import Project
 from umsicht.train import Outcome, Trainer
 from umsicht.words import t
 
-from . import checks
+from . import checks, tone
 from .base import check_base, evaluation_of
 from .contamination import finding as contaminated
 from .contamination import protected_rows
@@ -131,9 +131,10 @@ def run_stage(
     after = evaluate_checkpoint(run, Options("best"), progress=progress)
     before = evaluation_of(base, subject.digest)
     result = StageResult(run, base, outcome, prepared.table, before, after, found)
-    forgotten = _forgotten(result, forgetting_limit)
-    _record(run, [*found, *forgotten])
-    return StageResult(run, base, outcome, prepared.table, before, after, [*found, *forgotten])
+    answered = [row for row in (*held_out, *training) if isinstance(row, Conversation)]
+    found += [*_forgotten(result, forgetting_limit), *tone.of_stage(run, base, answered)]
+    _record(run, found)
+    return StageResult(run, base, outcome, prepared.table, before, after, found)
 
 
 def judge_of(settings: StageSettings, base: Run, subject: Subject) -> Subject | None:

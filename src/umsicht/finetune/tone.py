@@ -11,21 +11,22 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from umsicht.evaluate import labels
-from umsicht.findings import Finding
-from umsicht.record import content_id
+from umsicht.evaluate.checkpoint import input_of
+from umsicht.findings import Finding, UserError
+from umsicht.record import Run, content_id
 from umsicht.score.sampling import SamplingRule
 from umsicht.tokenizer.chat import prompt_ids
 from umsicht.tokenizer.special import IM_END
 
 from .rows import Conversation
 from .stream import stream_text
-from .subject import Subject
+from .subject import Subject, open_subject
 
-PROMPTS = 48
+PROMPTS = 32
 FEWEST = 12
 """Fewer answers long enough to be judged decide nothing."""
 TEMPERATURE = 0.7
-MAX_NEW_TOKENS = 64
+MAX_NEW_TOKENS = 48
 NOTICEABLE = 0.05
 DOUBTFUL_P = 0.01
 
@@ -59,6 +60,18 @@ def answer(subject: Subject, messages: Sequence[Mapping[str, str]], seed: int = 
         stop_ids=[stop, subject.tokenizer.eos_id],
     )
     return "".join(pieces).strip()
+
+
+def of_stage(run: Run, base: Run, rows: Sequence[Conversation]) -> list[Finding]:
+    """The findings of a finished stage: `measure` on its run and the corpus of its base, judged. Empty where a part is not there."""
+    if not rows or not labels.available():
+        return []
+    try:
+        report = input_of(base, "corpus").report
+        subject = open_subject(run)
+    except UserError:
+        return []
+    return judge(measure(subject, rows, report), str(run.folder))
 
 
 def measure(subject: Subject, rows: Sequence[Conversation], report: Mapping[str, Any]) -> list[Tone]:
