@@ -16,7 +16,7 @@ from umsicht import __version__
 from umsicht.cli.overview import overview
 from umsicht.cli.verbs import ALIASES, VERBS
 from umsicht.findings.errors import UserError
-from umsicht.words import LANGUAGES, set_language, t
+from umsicht.words import LANGUAGES, language, set_language, t
 
 if TYPE_CHECKING:
     import cyclopts
@@ -140,9 +140,17 @@ def build_app(verb: str | None) -> cyclopts.App:
         help_format="plaintext",
         suppress_keyboard_interrupt=False,
     )
+    german = language() == "de"
+    if german:
+        app.group_commands, app.group_parameters = "Befehle", "Parameter"
     for name, line in VERBS.items():
         if verb in (name, "*"):
-            app.command(line.load(), name=name)
+            command = line.load()
+            if german:
+                from umsicht.cli.german import translate
+
+                translate(command)
+            app.command(command, name=name)
         else:
             app.command(_stub(t(f"cli.verb.{name}")), name=name)
     return app
