@@ -39,8 +39,8 @@ def show(told: Told, lang: str) -> None:
     print(f"\n{SEEN[lang]}")
     if told.finding is not None:
         print_finding(told.finding)
-    else:
-        print(told.seen)
+    elif told.seen is not None:
+        print(told.seen[lang])
     print(f"\n{DONE[lang]}: {told.change[lang]}")
     print(
         f"{told.number[lang]}: {BEFORE[lang]} {told.shown(told.before)}, {AFTER[lang]} {told.shown(told.after)}"
@@ -53,7 +53,7 @@ def plain(story: Story, told: Told, seconds: float) -> dict[str, Any]:
 
     def seen(lang: str) -> str:
         if told.finding is None:
-            return told.seen
+            return told.seen[lang] if told.seen is not None else ""
         words = render(told.finding, lang)
         return f"{words.title}. {words.seen}"
 

@@ -85,7 +85,7 @@ def gigabytes(shop: Shop) -> Told:
         raise LookupError(f"{finding.id} is still there")
     return Told(
         finding,
-        "",
+        None,
         Words(
             "the budget counts usable tokens instead of bytes on disk",
             "das Budget zählt nutzbare Tokens statt Bytes auf der Platte",
@@ -123,7 +123,7 @@ def boilerplate(shop: Shop) -> Told:
         raise LookupError(f"{finding.id} is still there")
     return Told(
         finding,
-        "",
+        None,
         Words(
             "repeated lines and paragraphs are taken out (the default)",
             "wiederholte Zeilen und Absätze werden entfernt (die Vorgabe)",
@@ -187,7 +187,7 @@ def evaluation_text(shop: Shop) -> Told:
     finding = pick(built["findings"], "CORPUS/protected-text")
     return Told(
         finding,
-        "",
+        None,
         Words("the test set is declared under corpus.protect", "die Testmenge steht unter corpus.protect"),
         Words(
             f"of {len(TEST_SET)} test answers that stand in the training text",
@@ -260,7 +260,7 @@ def one_source(shop: Shop) -> Told:
     shop.json("corpus", "build", "one-source.yaml", "--out", "work")
     return Told(
         finding,
-        "",
+        None,
         Words("the shop's promotional pages are dropped", "die werblichen Seiten des Shops werden verworfen"),
         Words(
             "share of the training text that reads like advertising",

@@ -27,7 +27,7 @@ def tokenizer(shop: Shop) -> Told:
     shop.json("tokenizer", "train", "tokenizer.yaml", "--out", "work")
     return Told(
         finding,
-        "",
+        None,
         Words(
             "every language of the model is in the tokenizer's sample",
             "jede Sprache des Modells ist in der Stichprobe des Tokenizers",
@@ -74,7 +74,7 @@ def budget(shop: Shop) -> Told:
         raise LookupError(f"{finding.id} is still there at {fits}")
     return Told(
         finding,
-        "",
+        None,
         Words(
             f"the size that the finding names: {fits}, instead of d_model 256",
             f"die Größe, die der Befund nennt: {fits}, statt d_model 256",
@@ -109,7 +109,7 @@ def context(shop: Shop) -> Told:
         raise LookupError(f"{finding.id} is still there at {length}")
     return Told(
         finding,
-        "",
+        None,
         Words(
             f"the recommended length, {length}, instead of 2048", f"die empfohlene Länge, {length} statt 2048"
         ),

@@ -34,7 +34,7 @@ def unread(shop: Shop) -> Told:
         raise LookupError(f"{finding.id} is still there")
     return Told(
         finding,
-        "",
+        None,
         Words(
             "somebody reads the newest outputs and notes what they saw",
             "jemand liest die neuesten Proben und notiert, was zu sehen war",
@@ -80,7 +80,7 @@ def poor_base(shop: Shop) -> Told:
         raise LookupError("the fine-tuning did not end")
     return Told(
         finding,
-        "",
+        None,
         Words(
             "the base is trained longer (900 steps instead of 40), then fine-tuned",
             "das Basismodell wird länger trainiert (900 statt 40 Schritte), dann nachtrainiert",

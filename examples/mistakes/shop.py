@@ -32,7 +32,7 @@ class Told:
     """What a story showed: the finding, what was done, and one number before and after it."""
 
     finding: Finding | None
-    seen: str
+    seen: Words | None
     """What was printed where the answer is a refusal and no finding."""
     change: Words
     number: Words
@@ -117,10 +117,14 @@ class Shop:
         self.say("$ umsicht " + " ".join(arguments))
         return json.loads(self.process("-m", "umsicht", *arguments, "--json", expect=expect).stdout)
 
-    def refused(self, *arguments: str, expect: Iterable[int] = (2, 3)) -> str:
+    def refused(self, *arguments: str, expect: Iterable[int] = (2, 3)) -> Words:
         """A verb that is to refuse; returns the message."""
         self.say("$ umsicht " + " ".join(arguments))
-        return self.process("-m", "umsicht", *arguments, expect=expect).stderr.strip()
+        said = [
+            self.process("-m", "umsicht", "--lang", lang, *arguments, expect=expect).stderr.strip()
+            for lang in ("en", "de")
+        ]
+        return Words(*said)
 
     def newest_runs(self, project: str) -> list[Any]:
         """The runs of a project, newest first."""

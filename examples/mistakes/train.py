@@ -28,7 +28,7 @@ def target_shift(shop: Shop) -> Told:
         scores.append(json.loads(shop.process(loop, "train", how, expect=(0,)).stdout)["bits_per_byte"])
     return Told(
         finding,
-        "",
+        None,
         Words(
             "the shift stays in the data; the loss no longer shifts",
             "der Versatz bleibt bei den Daten; der Loss verschiebt nicht mehr",
@@ -55,7 +55,7 @@ def never_resumed(shop: Shop) -> Told:
         raise LookupError("the resume still differs")
     return Told(
         finding,
-        "",
+        None,
         Words("the optimizer's state is loaded as well", "auch der Zustand des Optimierers wird geladen"),
         Words(
             "of 9 rehearsed steps that are equal to the last bit",
@@ -102,7 +102,7 @@ check: {{stability_steps: 0, overfit_one_batch: false}}
         raise LookupError(f"{finding.id} is still there")
     return Told(
         finding,
-        "",
+        None,
         Words("German keeps its share of the mix", "Deutsch behält seinen Anteil an der Mischung"),
         Words("bits per byte of German at the end", "Bits pro Byte im Deutschen am Ende"),
         before,
@@ -122,8 +122,11 @@ def two_changes(shop: Shop) -> Told:
         if seed:
             shop.umsicht("train", "base.yaml", "--out", "work", "--set", f"seed={seed}")
         shop.umsicht("train", "work/experiments/one-change.yaml", "--out", "work", "--set", f"seed={seed}")
-    runs = [str(run.folder) for run in reversed(shop.newest_runs("work"))]
-    first, second = ([run for run in runs if ("one-change" in run) == changed] for changed in (False, True))
+    groups: dict[bool, list[str]] = {False: [], True: []}
+    for run in reversed(shop.newest_runs("work")):
+        changed = run.manifest["recipe"]["train"]["optimizer"]["matrix_rate"] == 0.03
+        groups[changed].append(f"work/runs/{run.name}")
+    first, second = groups[False], groups[True]
     alone = shop.json("compare", first[0], second[0], expect=(0, 1))
     together = shop.json("compare", *first, *second, expect=(0, 1))
     return Told(
@@ -131,8 +134,8 @@ def two_changes(shop: Shop) -> Told:
         message,
         Words("one change, three seeds each", "eine Änderung, je drei Seeds"),
         Words("comparisons with an interval", "Vergleiche mit einem Intervall"),
-        float(sum(one.get("low") is not None for one in alone["contests"])),
-        float(sum(one.get("low") is not None for one in together["contests"])),
+        float(sum(one["difference"]["low"] is not None for one in alone["contests"])),
+        float(sum(one["difference"]["low"] is not None for one in together["contests"])),
         "{:.0f}",
     )
 
