@@ -82,9 +82,8 @@ def rows_of(part: Part, found: dict[str, Any] | None) -> list[Row]:
     for peer in part.peers:
         named = [one for one in (found or {}).get("figures", []) if peer in one["name"].lower()]
         for one in named:
-            rows.append(
-                Row(part, peer, one["name"], one["value"], one["target"], one.get("note", ""), _state(found))
-            )
+            note = _without_rates(one.get("note", ""))
+            rows.append(Row(part, peer, one["name"], one["value"], one["target"], note, _state(found)))
         if not named:
             why = (
                 f"set {part.folder} to its folder"
@@ -93,6 +92,12 @@ def rows_of(part: Part, found: dict[str, Any] | None) -> list[Row]:
             )
             rows.append(Row(part, peer, f"{peer}: {part.what}", None, "", why))
     return rows
+
+
+def _without_rates(note: str) -> str:
+    """A note without absolute rates: they say more about the hour than about the programs."""
+    parts = [part.strip() for part in note.split(";")]
+    return "; ".join(part for part in parts if "a processor second" not in part and "MB/s" not in part)
 
 
 def _state(found: dict[str, Any] | None) -> str:
