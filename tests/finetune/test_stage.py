@@ -133,6 +133,16 @@ def test_saved_adapters_load_onto_the_base(tuned, base):
     assert torch.equal(again(ids), open_subject(tuned.run).model(ids))
 
 
+def test_a_projects_base_is_its_pretrained_run_although_stages_are_newer(tuned, base):
+    from umsicht.cli.finetune import _base
+
+    project = base.folder.parent.parent
+    assert tuned.run.folder.parent == base.folder.parent
+    assert (
+        _base(str(project)).folder == base.folder and _base(str(tuned.run.folder)).folder == tuned.run.folder
+    )
+
+
 def test_the_same_stage_is_not_trained_twice(tuned, base, tmp_path):
     settings = StageSettings.model_validate(tuned.run.manifest["stage"])
     write_rows(tmp_path / "rows.jsonl", chats(60))

@@ -12,6 +12,8 @@ from umsicht.cli.output import TerminalProgress, print_finding, print_json, prin
 from umsicht.cli.projects import find_run
 from umsicht.findings import UserError
 from umsicht.record.progress import QUIET
+from umsicht.record.project import Project
+from umsicht.record.run import Run
 from umsicht.words import t
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ def finetune(
     Parameters
     ----------
     base
-        The base: a run's folder or name, or a project's folder (its newest run).
+        The base: a run's folder or name, or a project's folder (its newest run that is no stage of fine-tuning itself).
     recipe
         Take the stages from this recipe; by default from the recipe that the base was made with.
     data
@@ -67,7 +69,7 @@ def finetune(
     from umsicht.finetune import run_stage
     from umsicht.pipeline.walk import parse_waivers
 
-    run = find_run(base)
+    run = _base(base)
     settings, root = _settings(run.manifest.get("recipe", {}), recipe, data, method, lora, set_ or [])
     if dry_run:
         print_json(settings.plain())
@@ -96,6 +98,15 @@ def finetune(
         print_json({"stages": [result.to_dict() for result in results]})
     reason = results[-1].outcome.reason
     return {"interrupted": 130, "stopped-by-guard": 3}.get(reason, 0)
+
+
+def _base(name: str) -> Run:
+    """In a project the newest pretrained or imported run: the same command given twice must not tune what it tuned before."""
+    if (Path(name) / "runs").is_dir():
+        bases = [run for run in Project(Path(name)).runs() if "parent" not in run.manifest]
+        if bases:
+            return bases[0]
+    return find_run(name)
 
 
 def _settings(
