@@ -4,14 +4,9 @@ from __future__ import annotations
 
 ABSENT = {
     "DA16": "the product has no fill-in-the-middle transform to break",
-    "TG14": "several ranks: planted with the distributed rows",
     "MO17": "half precision is not used on this processor (bf16 is emulated, 90 times slower)",
-    "OP10": "several ranks: planted with the distributed rows",
     "RE9": "a checkpoint is one folder renamed as a whole; RE8 kills inside its writing",
     "RE11": "weights are matched by name and storage; MO16 breaks that",
-    "DI1": "several ranks: planted with the distributed rows",
-    "DI2": "several ranks: planted with the distributed rows",
-    "DI4": "several ranks: planted with the distributed rows",
     "EV4": "scoring of task answers is tried in the evaluate room's own tests",
     "EV5": "fine-tuning: a base evaluation is a gate there",
 }

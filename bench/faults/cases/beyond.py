@@ -95,14 +95,16 @@ case(
 )
 
 
-def _labels(split: str, which: str) -> Plant:
+def _labels(one: bool) -> Plant:
+    """Labels of all documents moved by one, or the last document under the first one's."""
+
     def plant(p: Any) -> None:
-        for path in p.tokens.joinpath(split).glob(f"*.{which}.npy"):
+        for path in p.tokens.joinpath("train").glob("*.slices.npy"):
             numbers = np.load(path)
-            if split == "val":
+            if one:
                 numbers[-1] = numbers[0]
             else:
-                numbers = np.roll(numbers, 1)
+                numbers = np.roll(numbers, 1, axis=0)
             np.save(path, numbers)
 
     return plant
@@ -112,8 +114,8 @@ case(
     "U5",
     "EVAL-VALIDITY DATA-ORDER",
     "token storage|data order|evaluation",
-    {"stored": _labels("train", "slices")},
-    {"stored": _labels("val", "slices")},
+    {"stored": _labels(False)},
+    {"stored": _labels(True)},
 )
 
 

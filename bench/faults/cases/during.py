@@ -157,4 +157,4 @@ def _transient(kind: str) -> Plant:
     return plant
 
 
-case("DI3", "NUMERIC", "run", {"during": _transient("nan")}, {"during": _transient("inf")})
+case("DI3t", "NUMERIC", "run", {"during": _transient("nan")}, {"during": _transient("inf")})

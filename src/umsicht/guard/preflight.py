@@ -122,7 +122,9 @@ def subject_of(inputs: PreflightInputs, folder: Path, *, quick: bool = False) ->
     examples = [read_batch(source.batch(step)) for step in range(4 if quick else 12)]
     view = ModelView(model)
     stage = stage_for(inputs, folder, machine, source)
-    scored = scored_documents(data.val if data.val.n_documents else data.train)
+    # A mean of means only shows where there are several slices.
+    several = data.val.n_documents and len(set(data.val.slice_numbers.tolist())) > 1
+    scored = scored_documents(data.val if several else data.train)
     extra: dict[str, Any] = {
         "data": data,
         "source": source,

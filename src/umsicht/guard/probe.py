@@ -213,7 +213,7 @@ class Order:
 def _refused(probe: Probe, error: UserError) -> Finding:
     """The trainer refused its own checkpoint or data in a rehearsal."""
     return Finding(
-        "RESUME-STATE/refused",
+        "CHECKPOINT/refused" if probe.stage == "checkpoint" else "RESUME-STATE/refused",
         "stop",
         probe.stage,
         location=f"{probe.stage}: {error.where or 'rehearsal'}",

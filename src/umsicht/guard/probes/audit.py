@@ -111,6 +111,11 @@ def one_step(subject: Subject) -> Iterator[Finding]:
     precision = str((stage.machine or {}).get("precision", "float32"))
     limit = 5e-4 if precision == "float32" else 5e-2
     regular = stage.settings.regularisation
+    # First: what is in no group is never cleared either, and would look like a gradient left over.
+    absent = list(_membership(subject, stage))
+    if absent:
+        yield from absent
+        return
     with silent_models(stage) as quiet:
         settings = _clipping(quiet, stage.short(5))
         audit = StepAudit(settings, math.inf if regular.label_smoothing or regular.z_loss else limit)
@@ -120,7 +125,7 @@ def one_step(subject: Subject) -> Iterator[Finding]:
         if audit.findings:
             return
         found = [*_still(subject, trainer, audit), *_moments(trainer)]
-    found += [*schedule(stage, audit.rates, trainer), *_membership(subject, stage), *_decay(subject, stage)]
+    found += [*schedule(stage, audit.rates, trainer), *_decay(subject, stage)]
     yield from found
     if not found:
         yield from _updates(audit)
@@ -227,7 +232,9 @@ def _membership(subject: Subject, stage: Stage) -> Iterator[Finding]:
     missing = [
         n
         for n, p in model.named_parameters()
-        if id(p) not in set(inside) and not any(n.startswith(f) for f in subject.declared.frozen)
+        if p.requires_grad
+        and id(p) not in set(inside)
+        and not any(n.startswith(f) for f in subject.declared.frozen)
     ]
     doubled = len(inside) - len(set(inside))
     if missing:
