@@ -56,6 +56,15 @@ def test_language(text: str, language: str) -> None:
     assert identify(text)[0] == language
 
 
+def test_a_book_with_a_licence_in_another_language_before_it_is_in_its_own() -> None:
+    licence = (
+        "This eBook is for the use of anyone anywhere at no cost and with almost no restrictions whatsoever.\n"
+        * 20
+    )
+    book = "Als Gregor Samsa eines Morgens aus unruhigen Träumen erwachte, fand er sich verwandelt.\n" * 400
+    assert identify(licence + book)[0] == "de"
+
+
 def test_language_of_parallel_sentences() -> None:
     right = n = 0
     for path in sorted((_data() / "ud-pud").glob("*.tsv.gz")):

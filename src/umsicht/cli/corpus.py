@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import cyclopts
 
@@ -229,6 +229,7 @@ def train(
     positive: str = "1",
     language_field: str = "language",
     precision: float = 0.9,
+    unit: Literal["text", "sentence"] = "text",
     json: bool = False,
 ) -> int:
     """Train a light classifier on labelled JSONL and say how precise it is on examples that it has not seen.
@@ -251,13 +252,15 @@ def train(
         Field with the language, where there is one.
     precision
         Precision that the threshold is set for.
+    unit
+        What carries the label: the whole text, or a sentence somewhere in it (advertising inside an answer, say).
     json
         Print JSON.
     """
     from umsicht.corpus.label.train import read_examples, train_classifier
 
     found = read_examples(examples, text_field, label_field, positive, language_field)
-    made = train_classifier(label, found, precision=precision)
+    made = train_classifier(label, found, precision=precision, unit=unit)
     made.save(out)
     if json:
         print_json(

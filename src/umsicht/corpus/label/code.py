@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 
 HEAD, MIDDLE = 1_200, 1_600
+MOST_LINES = 40
+"""About so many lines, evenly taken, decide."""
 THRESHOLD = 0.42
 THRESHOLD_MARKDOWN = 0.75
 """A page with fences, headings or links in Markdown is prose unless nearly all of it is code."""
@@ -53,6 +55,7 @@ def code_score(text: str) -> float:
     if "```" in text or "~~~" in text:
         text = _FENCE.sub("", text)
     lines = [line for line in text.split("\n") if line.strip()]
+    lines = lines[:: max(1, len(lines) // MOST_LINES)]
     score = 0.0
     for line in lines:
         if _LINE.match(line):

@@ -11,7 +11,7 @@ import numpy as np
 import orjson
 
 from umsicht.corpus.kernels.spans import spans_from
-from umsicht.corpus.label.classifier import Classifier, fit, measure, threshold_for
+from umsicht.corpus.label.classifier import Classifier, Unit, fit, fit_sentences, measure, threshold_for
 from umsicht.corpus.sources import streams
 from umsicht.corpus.sources.unit import dig
 from umsicht.findings import UserError
@@ -61,9 +61,17 @@ def read_examples(
 
 
 def train_classifier(
-    label: str, examples: Sequence[Example], *, precision: float = 0.9, seed: int = 0
+    label: str,
+    examples: Sequence[Example],
+    *,
+    precision: float = 0.9,
+    seed: int = 0,
+    unit: Unit = "text",
 ) -> Classifier:
-    """Train on four fifths, set the threshold and measure on the rest. Equal texts never stand on both sides."""
+    """Train on four fifths, set the threshold and measure on the rest. Equal texts never stand on both sides.
+
+    With `unit` "sentence" the label is taken to sit in a sentence or two of a text, and the highest score of a sentence is that of its text.
+    """
     different = list({example.text: example for example in examples}.values())
     random.Random(seed).shuffle(different)
     cut = int(len(different) * HELD_OUT)
@@ -75,8 +83,9 @@ def train_classifier(
         raise UserError(
             t("corpus.classifier.few.what", n=FEWEST), fix=t("corpus.classifier.few.fix", n=FEWEST * 10)
         )
-    weights = fit([example.text for example in learn], [example.positive for example in learn], seed=seed)
-    made = Classifier(label, weights.astype(np.float16).astype(np.float32))
+    train = fit if unit == "text" else fit_sentences
+    weights = train([example.text for example in learn], [example.positive for example in learn], seed=seed)
+    made = Classifier(label, weights.astype(np.float16).astype(np.float32), unit=unit)
     scores = made.scores(spans_from([example.text for example in held]))
     truth = np.array([example.positive for example in held], bool)
     threshold = threshold_for(scores, truth, precision)
@@ -85,4 +94,4 @@ def train_classifier(
     for language in languages or ["all"]:
         mine = np.array([not languages or example.language == language for example in held], bool)
         measured[language] = measure(scores[mine], truth[mine], threshold).to_dict()
-    return Classifier(label, made.weights, threshold, tuple(languages), measured)
+    return Classifier(label, made.weights, threshold, tuple(languages), measured, unit)
