@@ -16,7 +16,7 @@ from typing import Any
 from bench.common import QUICK, ROOT, Bench
 
 REPEATS = 1 if QUICK else 3
-STEPS = 5 if QUICK else 8
+STEPS = 4 if QUICK else 6
 
 
 def run(processes: int, threads: int, **wanted: Any) -> dict[str, float]:
@@ -55,6 +55,7 @@ def main() -> None:
     for _ in range(REPEATS):
         for name, (processes, threads) in ways.items():
             found[name].append(run(processes, threads))
+            print(f"  {name}: {found[name][-1]['tokens_per_s']:,.0f} tokens/s", flush=True)
     rate = {name: statistics.median(one["tokens_per_s"] for one in runs) for name, runs in found.items()}
     for name, runs in found.items():
         cpu = statistics.median(one["cpu_s"] for one in runs)
@@ -64,7 +65,7 @@ def main() -> None:
     bench.figure("two processes ÷ one with one thread", two / alone, ">= 1.33")
     share = statistics.median(one["communication_share"] for one in found["2 processes, 1 thread"])
     bench.figure("share of a step spent in exchanges", share)
-    saved = run(2, 1, parallel={"shard": 2}, save=3 if QUICK else 6, steps=3)
+    saved = run(2, 1, parallel={"shard": 2}, save=3 if QUICK else 5, steps=2, rows=4)
     bench.figure("sharded save, training waits", saved["synchronous_s"], unit="s")
     bench.figure("sharded save, in the background", saved["asynchronous_s"], unit="s")
     bench.figure(

@@ -92,7 +92,7 @@ def main() -> None:
     trainer.fit()
     cpu = ranks.sum(torch.tensor(time.process_time() - cpu, dtype=torch.float64))
     said: dict[str, Any] = {"cpu_s": float(cpu)}
-    rows = trainer.run.metrics().rows[2:]
+    rows = trainer.run.metrics().rows[1:]
     if wanted.get("save"):
         said.update(saving(trainer, wanted["save"]))
     if ranks.is_first:
