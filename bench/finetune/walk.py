@@ -48,14 +48,14 @@ LONGEST = 160
 
 def cli(*words: str) -> tuple[int, str]:
     """(exit code, what went to standard output) of a verb."""
-    out = io.StringIO()
+    raw = io.BytesIO()
     code = 0
-    with contextlib.redirect_stdout(out):
+    with contextlib.redirect_stdout(io.TextIOWrapper(raw, encoding="utf-8", write_through=True)):
         try:
             main(list(words))
         except SystemExit as ended:
             code = int(ended.code or 0)
-    return code, out.getvalue()
+        return code, raw.getvalue().decode("utf-8")
 
 
 def paragraphs() -> Iterator[tuple[str, str]]:

@@ -24,7 +24,7 @@ from umsicht.record import Run
 
 WAIVED = (Waiver("FINETUNE/base-poor", "a model for one task: it never read text"),)
 SEEDS = (0,) if QUICK else (0, 1, 2)
-STEPS = 10 if QUICK else 60
+STEPS = 10 if QUICK else 40
 TAUGHT = 4_000
 """Sums that the base is taught; the other 11,625 are for the reward."""
 
@@ -132,14 +132,14 @@ def judged(bench: Bench, base: Run, folder: Path) -> None:
         data=["pairs.jsonl"],
         name="judge",
         method="reward",
-        epochs=2,
+        epochs=1,
         batch_rows=32,
         validations=2,
     )
     bench.figure("judge: held-out pairs told apart", curve(judge, "val/reward/accuracy")[-1], ">= 0.8")
     result = stage(
         base, folder, data=["problems.jsonl"], name="judged", method="grpo", reward="model", reward_model="judge",
-        steps=STEPS, batch_rows=16, group=8, max_new_tokens=5, validations=2,
+        steps=STEPS // 2, batch_rows=16, group=8, max_new_tokens=5, validations=2,
     )  # fmt: skip
     given = curve(result, "val/grpo/reward")
     bench.figure("judge's reward on held-out problems: rise", given[-1] - given[0], ">= 0")

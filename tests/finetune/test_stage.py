@@ -147,9 +147,13 @@ def test_the_same_stage_is_not_trained_twice(tuned, base, tmp_path):
     settings = StageSettings.model_validate(tuned.run.manifest["stage"])
     write_rows(tmp_path / "rows.jsonl", chats(60))
     before = tuned.run.metrics_path.read_bytes()
+    evaluated = sorted((path.name, path.stat().st_mtime_ns) for path in tuned.run.evaluations.iterdir())
     again = run_stage(settings, base, root=tmp_path, waivers=WAIVED)
     assert again.run.folder == tuned.run.folder and again.outcome.step == tuned.outcome.step
     assert tuned.run.metrics_path.read_bytes() == before
+    assert evaluated == sorted(
+        (path.name, path.stat().st_mtime_ns) for path in tuned.run.evaluations.iterdir()
+    )
 
 
 @pytest.mark.parametrize("lora", [None, {"r": 2}])

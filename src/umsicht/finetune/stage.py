@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from umsicht.evaluate.checkpoint import Options, evaluate_checkpoint
+from umsicht.evaluate.checkpoint import Options, evaluate_checkpoint, find
 from umsicht.evaluate.evaluation import Evaluation
 from umsicht.findings import Finding, UserError, Waiver, decide, render
 from umsicht.model import LoraConfig, ModelConfig, Transformer, build
@@ -24,6 +24,7 @@ from umsicht.recipe.train import (
     TrainSettings,
 )
 from umsicht.record import QUIET, Progress, Run, content_id, short
+from umsicht.record.ids import file_digest
 from umsicht.record.project import Project
 from umsicht.train import Outcome, Trainer
 from umsicht.words import t
@@ -128,11 +129,14 @@ def run_stage(
     if settings.method == "reward":
         _record(run, found)
         return StageResult(run, base, outcome, prepared.table, findings=found)
-    after = evaluate_checkpoint(run, Options("best"), progress=progress)
+    known = evaluation_of(run, file_digest(find(run) / "model.safetensors"))
+    after = known or evaluate_checkpoint(run, Options("best"), progress=progress)
     before = evaluation_of(base, subject.digest)
     result = StageResult(run, base, outcome, prepared.table, before, after, found)
-    answered = [row for row in (*held_out, *training) if isinstance(row, Conversation)]
-    found += [*_forgotten(result, forgetting_limit), *tone.of_stage(run, base, answered)]
+    found += _forgotten(result, forgetting_limit)
+    if known is None:
+        answered = [row for row in (*held_out, *training) if isinstance(row, Conversation)]
+        found += tone.of_stage(run, base, answered)
     _record(run, found)
     return StageResult(run, base, outcome, prepared.table, before, after, found)
 
