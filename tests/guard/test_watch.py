@@ -97,3 +97,8 @@ def test_rule_sees_spikes_and_shifts_both_ways() -> None:
         [loss - (0.35 if step > 700 else 0) for step, loss in enumerate(noise(900))]
     )
     assert "shift-up" in rule_on([loss + (0.3 if step > 700 else 0) for step, loss in enumerate(noise(900))])
+
+
+def test_rule_says_once_that_a_level_stays() -> None:
+    kinds = rule_on([loss + (2.0 if step >= 200 else 0) for step, loss in enumerate(noise(330))])
+    assert kinds.count("does-not-recover") == 1 and kinds.index("does-not-recover") == 49
