@@ -152,10 +152,8 @@ _COMMON = {
     ),
 }
 _RARE = 0.03
-_WEIGHT = np.array(
-    [0.0, *({"latin": 1.0, "han": 3.0, "kana": 3.0, "hangul": 3.0}.get(n, 2.0) for n in SCRIPT_NAMES[1:])]
-)
-"""Letters of one writing system against another's: foreign terms are mostly in Latin letters, and a syllable says more than a letter."""
+_WEIGHT = np.array([0.0, *(1.0 if name == "latin" else 3.0 for name in SCRIPT_NAMES[1:])])
+"""Letters of one writing system against another's: foreign terms are mostly in Latin letters."""
 
 _TRADITIONAL = set(
     "們這個會來時說對國學過還後點開關問題種樣與為發無現實經動體應進類東車長門間見書電話語變讓從當頭"
