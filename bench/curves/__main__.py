@@ -28,8 +28,9 @@ from umsicht.record.metrics import Metrics
 RECORDS = Path(__file__).parent / "records"
 ABOUT = (
     "Every curve is the record of a small byte-level transformer that was really trained into the state its name says: the label follows "
-    "from how it was made. Thresholds were set on the first part (standard library, 48 wide, 2 layers; novels, 56 wide, 1 layer), and the "
-    "second part (speeches and technical pages, 40 wide, 2 layers, smaller batches, other seeds) is scored. A curve counts as right if the "
+    "from how it was made. Thresholds were set on the first part (standard library, 48 wide, 2 layers; novels, 56 wide, 1 layer; "
+    "speeches and technical pages, 40 wide, 2 layers, cut short; the last two were once the scored part and changed the rules), and the "
+    "second part (short stories and Don Quijote, 64 wide, 1 layer, other seeds) is scored. A curve counts as right if the "
     "verdict is the made one and every planted event was noticed."
 )
 Row = dict[str, Any]

@@ -1,4 +1,4 @@
-"""Small corpora for the labelled curves: texts every Python has, public-domain novels, speeches and technical pages.
+"""Small corpora for the labelled curves: texts every Python has, public-domain novels, speeches, technical pages and tales.
 
 The first half of the bench (thresholds are set on it) uses the standard library; the scored half uses other
 text, so that a threshold fitted to one corpus cannot pass by accident.
@@ -79,9 +79,20 @@ def public(limit: int = 1_500_000) -> dict[str, Domain]:
     return {"speech.en": _split(speeches, limit), "web.de": _split(pages, limit)}
 
 
+def tales(limit: int = 1_500_000) -> dict[str, Domain]:
+    """Short stories in English and Don Quijote in Spanish from the folder named by UMSICHT_TEST_DATA."""
+    folder = Path(os.environ["UMSICHT_TEST_DATA"])
+    places = (
+        folder / "tinystories-sample" / "tiny_stories.txt.gz",
+        folder / "books" / "es-don-quijote.txt.gz",
+    )
+    stories, novel = (gzip.decompress(place.read_bytes()).decode("utf-8") for place in places)
+    return {"stories.en": _split(stories, limit), "fiction.es": _split(novel, limit)}
+
+
 def _texts(path: Path) -> str:
     with gzip.open(path, "rt", encoding="utf-8") as file:
         return "\n".join(json.loads(line)["text"] for line in file)
 
 
-CORPORA = {"stdlib": stdlib, "novels": novels, "public": public}
+CORPORA = {"stdlib": stdlib, "novels": novels, "public": public, "tales": tales}

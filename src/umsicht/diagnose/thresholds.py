@@ -40,6 +40,9 @@ class Thresholds:
     stall_train_fall: float = 0.02
     stall_gap_share: float = 0.10
     stall_gap_growth: float = 0.02
+    # Less than half of the gain arrives while the gap opens by a twentieth of the loss: the same, earlier.
+    stall_half: float = 0.5
+    stall_half_growth: float = 0.05
     stall_sigma: float = 4.0
     domain_rise_share: float = 0.025
     domain_rise_floor: float = 0.03

@@ -101,13 +101,6 @@ def lost_ground(case: Case) -> Ruling | None:
     if not lost and not shifts:
         return None
     best_ratio, end_ratio = facts.ratio(facts.train_best), facts.ratio(facts.train_end)
-    if (
-        best_ratio is not None
-        and end_ratio is not None
-        and best_ratio >= high_share(facts, limits)
-        and end_ratio < 1
-    ):
-        return None  # nothing was learned that could be lost
     shift = max(shifts, key=lambda event: event.numbers["jump"], default=None)
     onset = shift.step if shift else facts.train_best_step
     relative = max(
@@ -115,6 +108,9 @@ def lost_ground(case: Case) -> Ruling | None:
         shift.numbers["jump"] / abs(shift.numbers["before"]) if shift else 0,
     )
     followed = _val_followed(facts, onset, relative)
+    high = best_ratio is not None and best_ratio >= high_share(facts, limits)
+    if high and end_ratio is not None and end_ratio < 1 and not shifts and not followed:
+        return None  # nothing was learned that could be lost; a step that stays, or validation going along, is still news
     citations = ends(case, val=False)
     if shift:
         citations += around(case, shift)

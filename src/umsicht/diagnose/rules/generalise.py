@@ -40,7 +40,7 @@ def overfitting(case: Case) -> Ruling | None:
 def val_stalls(case: Case) -> Ruling | None:
     """Overfitting before the rise: what training still gains no longer reaches validation, beside a wide gap that grows.
 
-    Over the second half of the run validation gains less than a quarter of what training gains. Where the training loss was not re-measured
+    Over the second half of the run validation gains less than a quarter of what training gains (or half, where the gap opens fast). Where the training loss was not re-measured
     on fixed tokens, its gain must stand out of the noise of the logged batches.
     """
     facts, limits, val = case.facts, case.limits, case.facts.val
@@ -58,10 +58,13 @@ def val_stalls(case: Case) -> Ruling | None:
     growth = train_gain - val_gain
     if (
         train_gain <= max(limits.stall_train_fall * abs(end), limits.stall_sigma * facts.like_error)
-        or val_gain >= limits.stall_transfer * train_gain
         or gap <= limits.stall_gap_share * facts.val_end
-        or growth <= limits.stall_gap_growth * facts.val_end
     ):
+        return None
+    arrives, opens = val_gain / train_gain, growth / facts.val_end
+    stalled = arrives < limits.stall_transfer and opens > limits.stall_gap_growth
+    half = facts.like_for_like and arrives < limits.stall_half and opens > limits.stall_half_growth
+    if not stalled and not half:
         return None
     numbers = {
         "best": facts.val_best,
@@ -72,7 +75,9 @@ def val_stalls(case: Case) -> Ruling | None:
         "gap": gap,
     }
     citations = [*turn(case, val, "val"), *train_beside(case)]
-    return Ruling("overfitting", "val-stalls", tuple(citations), _OVERFIT, numbers, "medium")
+    return Ruling(
+        "overfitting", "val-stalls" if stalled else "val-lags", tuple(citations), _OVERFIT, numbers, "medium"
+    )
 
 
 def val_rises(facts: Facts, limits: Thresholds) -> bool:

@@ -64,6 +64,8 @@ def both_high(case: Case) -> Ruling | None:
     high = high_share(facts, limits)
     if min(val_ratio, train_ratio) < high:
         return None
+    if any(_learned_before(case, event) for event in case.of_kind("frozen")):
+        return None  # high, but it did learn and then stopped moving: that is the news
     citations = tuple(ends(case))
     numbers = {
         "ratio": val_ratio,
@@ -88,6 +90,12 @@ def both_high(case: Case) -> Ruling | None:
         ("targets-wrong", "lr-unsuitable", "capacity", "updates-lost"),
         numbers,
     )
+
+
+def _learned_before(case: Case, event: Event) -> bool:
+    """Whether validation had fallen by more than a model gains that learns nothing, before the weights stood still."""
+    before = case.facts.ratio(event.numbers["value"])
+    return before is not None and 1 - before > 3 * case.limits.no_learning_share
 
 
 def plateau(case: Case) -> Ruling | None:
