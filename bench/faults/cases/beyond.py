@@ -181,7 +181,7 @@ def _net(loss_only: bool) -> Plant:
     return plant
 
 
-case("DI5", "NUMERIC", "training step", {"code": _net(False)}, {"code": _net(True)})
+case("DI5n", "NUMERIC", "training step", {"code": _net(False)}, {"code": _net(True)})
 
 
 def _last_position(p: Any) -> None:
