@@ -197,6 +197,11 @@ def host_lock(folder: Path, name: str) -> FolderLock:
     return FolderLock(folder / f"{name}.lock")
 
 
+def host_name() -> str:
+    """This machine's name; UMSICHT_HOST where the system's own is not unique (containers from one image)."""
+    return os.environ.get("UMSICHT_HOST") or socket.gethostname()
+
+
 def me(address: str, port: int, ranks: int) -> Card:
     """The card of this host."""
-    return Card(socket.gethostname(), address, port, ranks, pid=os.getpid())
+    return Card(host_name(), address, port, ranks, pid=os.getpid())

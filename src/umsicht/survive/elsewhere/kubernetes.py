@@ -17,11 +17,16 @@ CONTAINER = "train"
 def render(job: Job) -> str:
     """The manifest."""
     from ruamel.yaml import YAML
+    from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
+    plain = manifest(job)
+    container = plain["spec"]["template"]["spec"]["containers"][0]
+    # Readers of YAML 1.1 take a bare 2:4 for the number 124.
+    container["command"] = [DoubleQuotedScalarString(word) for word in container["command"]]
     text = io.StringIO()
     yaml = YAML()
     yaml.width = 4096
-    yaml.dump(manifest(job), text)
+    yaml.dump(plain, text)
     head = (
         f"# The claim {claim(job)} must exist and be mountable by all pods (ReadWriteMany where there are several);\n"
         "# the image must have umsicht installed.\n"
