@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
 import torch
 
@@ -102,7 +102,7 @@ def _generation(subject: Subject) -> Iterator[Finding]:
             return
         for length in (1, min(int(row.shape[1]) - 8, 9)):
             prompt = row[0, : max(1, length)].tolist()
-            made = list(generate(cast(Transformer, module), prompt, max_new_tokens=8, temperature=0.0))
+            made = list(generate(module, prompt, max_new_tokens=8, temperature=0.0))
             logits = module(torch.tensor([[*prompt, *made]]).to(row.device))[0, :, :limit]
             scores = logits[len(prompt) - 1 : -1].float()
             chosen = scores.gather(1, torch.tensor(made).to(scores.device)[:, None])[:, 0]

@@ -46,7 +46,8 @@ class Poison(Hook):
             with torch.no_grad():
                 target.view(-1)[0] = math.inf
         else:
-            self.handles.append(target.register_hook(lambda gradient: gradient.clone().fill_(math.nan)))
+            poisoned = target.register_hook(lambda g: g.clone().fill_(math.nan))  # type: ignore[no-untyped-call]  # untyped in torch
+            self.handles.append(poisoned)
 
     def after_step(self, view: View) -> None:
         """Where this is reached with the poison in, the net has a hole."""
