@@ -405,14 +405,18 @@ class Trainer:
             "data": content_id(self.source.state()),
         }
         sweep.same_everywhere(ranks, facts)
-        sweep.weights_agree(ranks, self.model, self.carried.position.step)
+        sweep.weights_agree(ranks, self._carried_tensors(), self.carried.position.step)
+
+    def _carried_tensors(self) -> dict[str, torch.Tensor]:
+        """Weights and optimizer state by name, the parts that are here."""
+        return {**dict(self.model.named_parameters()), **self.carried.optimizer.state_tensors()}
 
     def _compare_step(self, step: int) -> None:
         """After the second step of a start, and every so many: the same weights everywhere, every sample once."""
         every = self.reduction.check_every
         self.steps_here += 1
         if every and (self.steps_here == 2 or step % every == 0):
-            sweep.weights_agree(self.reduction.ranks, self.model, step)
+            sweep.weights_agree(self.reduction.ranks, self._carried_tensors(), step)
             self.ahead.settle()
             sweep.samples_once(self.reduction, self.source, step - 1, self._micro_batches(step - 1))
 

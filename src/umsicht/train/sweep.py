@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from umsicht.findings import Finding
 from umsicht.tokens.batch import Batch, BatchSource
@@ -71,14 +72,14 @@ def same_everywhere(ranks: Ranks, facts: dict[str, Any]) -> None:
             raise StopRun(Finding("RANK/settings-differ", "stop", "train", f"ranks: rank {rank}", numbers))
 
 
-def weights_agree(ranks: Ranks, model: nn.Module, step: int) -> None:
-    """Compare weights, or pieces of weights, that several ranks hold. Raises StopRun with rank and parameter."""
+def weights_agree(ranks: Ranks, tensors: Mapping[str, Tensor], step: int) -> None:
+    """Compare weights and optimizer state, or pieces of them, that several ranks hold. Raises StopRun with rank and name."""
     if ranks.world == 1:
         return
     from umsicht.train.layouts.pieces import place
 
     seen: dict[str, tuple[int, str]] = {}
-    mine = digests({f"{name}@{place(p)[0]}": local(p) for name, p in model.named_parameters()})
+    mine = digests({f"{name}@{place(p)[0]}": local(p) for name, p in tensors.items()})
     for rank, held in enumerate(ranks.gather(mine)):
         for key, digest in held.items():
             other, first = seen.setdefault(key, (rank, digest))
