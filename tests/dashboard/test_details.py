@@ -30,10 +30,10 @@ def test_the_checkpoints_page_says_what_faults_cost(tmp_path: Path) -> None:
     client = TestClient(create_app(tmp_path), base_url="http://127.0.0.1")
     assert "Goodput" not in client.get("/run/one/checkpoints?lang=en").text
     sums = {"starts": 3, "restarts": 2, "steps_executed": 70, "steps_lost": 7, "useful_share": 0.9}
-    (run / "survival.json").write_bytes(orjson.dumps(sums | {"goodput": 0.8125, "mttr_s": None}))
+    (run / "survival.json").write_bytes(orjson.dumps(sums | {"goodput": 0.8137, "mttr_s": None}))
     page = client.get("/run/one/checkpoints?lang=en").text
     assert "Goodput" in page
-    assert "81.3" in page
+    assert "81.4" in page
     assert "Mean time to repair" not in page
 
 
