@@ -28,7 +28,8 @@ the same."""
 def main() -> None:
     """Run the scenarios asked for, print the table, write the page where all were run."""
     wanted = [int(word) for word in sys.argv[1:]] or (list(SHORT) if QUICK else [])
-    chosen = [one for one in all_scenarios() if not wanted or one.number in wanted]
+    known = {one.number: one for one in all_scenarios()}
+    chosen = [known[number] for number in wanted or known]
     bench = Bench("survival", ABOUT)
     kept = os.environ.get("UMSICHT_SURVIVAL_FOLDER", "")
     folder = Path(kept) if kept else Path(tempfile.mkdtemp(prefix="survival-", dir=_scratch()))
