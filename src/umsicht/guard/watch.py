@@ -148,7 +148,7 @@ class Watch:
             return
         norms = torch._foreach_norm(gradients)
         self._norm = float(torch.stack([norm.float() for norm in norms]).square().sum().sqrt())
-        if not math.isfinite(self._norm):
+        if not math.isfinite(self._norm) or (self._norm == 0.0 and self._nothing_to_learn()):
             self._stop(self._explain(math.nan))
             return
         if self._updates < AUDITED:
@@ -156,6 +156,11 @@ class Watch:
                 name: p.detach().clone() for name, p in self.model.named_parameters() if p.requires_grad
             }
             self._leftover()
+
+    def _nothing_to_learn(self) -> bool:
+        """A batch without any active target: its gradient is zero rather than NaN, and the decay alone would move the weights."""
+        example = self._example()
+        return example is not None and example.labels is not None and not bool(example.active.any())
 
     def _stop(self, finding: Finding) -> None:
         """Raise; or, in a loop that must end in its own way, take the gradients away so that the coming update moves nothing."""
