@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SHOP_PAGES, ARTICLES = 2600, 850
-ASKED, TRAINED_ON, ROWS_EACH = 60, 60, 2
+ASKED, TRAINED_ON, ROWS_EACH = 40, 40, 3
 
 FRONT = [
     "Alm",
@@ -184,10 +184,10 @@ OPENING = (
     "Die Stadt {town} liegt an der {river}.",
 )
 QUESTION = (
-    "Erzähle mir etwas über {town}.",
-    "Was weißt du über {town}?",
-    "Beschreibe {town}.",
-    "Wo liegt {town}, und was gibt es dort?",
+    "{town}: Wo liegt das?",
+    "{town}, bitte kurz beschreiben.",
+    "{town}: Was weißt du darüber?",
+    "{town}: Was gibt es dort?",
 )
 
 
