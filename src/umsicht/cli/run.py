@@ -69,8 +69,10 @@ def run(
             print_finding(finished.outcome.finding)
         return 3
     if finished.outcome.reason == "interrupted":
+        from umsicht.cli.train import exit_code
+
         print(t("cli.interrupted"))
-        return 130
+        return exit_code(finished.outcome)
     print_json(result(walk, finished)) if json else show_result(walk, finished)
     if finished.stages and finished.stages[-1].outcome.reason == "interrupted":
         print(t("cli.interrupted"))
