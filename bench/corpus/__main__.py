@@ -1,7 +1,8 @@
 """`make bench-corpus`: deduplication against peers, labelled copies, language id, classifiers, leaks, the whole chain, memory.
 
 Parts can be run alone: `python -m bench.corpus speed copies language classifiers leaks chain memory`. Each part keeps its figures under
-`build/bench/corpus/`; the page is made of the newest run of every part and says when each was run. A part that never ran is not measured.
+`build/bench/corpus/`; the page is made of the newest run of every part and says when each was run
+(`python -m bench.corpus page` only writes it anew). A part that never ran is not measured.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ PARTS = {
     "speed": speed.run,
     "memory": memory.run,
 }
+PAGE = "page"
+"""No part: only writes the page anew."""
 KEPT = ROOT / "build" / "bench" / "corpus"
 
 
@@ -34,7 +37,7 @@ def main() -> None:
         bench.section("UMSICHT_TEST_DATA is not set: figures on real test data are not measured.")
     if QUICK:
         bench.section("BENCH_QUICK=1: smaller texts and one repeat. Figures of a full run may differ.")
-    for name in sys.argv[1:] or PARTS:
+    for name in [name for name in sys.argv[1:] or PARTS if name != PAGE]:
         before = len(bench.figures)
         PARTS[name](bench)
         if not QUICK:

@@ -109,26 +109,12 @@ def run_classifiers(bench: Bench) -> None:
             bench.figure(
                 f"preset {name}, false drops {language}", false, "<= 0.01", note=f"{len(texts)} texts"
             )
-    toxicity = _surge(folder)
-    found = preset("toxic")
-    scores = found.scores(spans_from([text for text, _ in toxicity]))
-    seen = measure(scores, np.array([label for _, label in toxicity], bool), found.threshold)
-    bench.figure(
-        "preset toxic on toxicity-surge, precision",
-        seen.precision,
-        note=f"recall {seen.recall:.3f}; reported only",
-    )
     spam = preset("spam")
     scores = spam.scores(spans_from([text for text, _ in sms]))
     seen = measure(scores, np.array([label for _, label in sms], bool), spam.threshold)
     bench.figure(
         "preset spam on sms-spam, precision", seen.precision, note=f"recall {seen.recall:.3f}; reported only"
     )
-
-
-def _surge(folder: Path) -> list[tuple[str, bool]]:
-    rows = gzip_rows(folder / "toxicity-surge" / "toxicity_en.jsonl.gz")
-    return [(row["text"], row["label"] == "Toxic") for row in rows]
 
 
 def _f1(rows: list[tuple[str, bool]], unit: Unit = "text") -> float:

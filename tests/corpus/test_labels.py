@@ -77,15 +77,16 @@ def test_language_of_parallel_sentences() -> None:
 
 
 @pytest.mark.parametrize("language", ["en", "de", "es", "fr"])
-def test_the_preset_drops_no_ordinary_text(language: str) -> None:
+def test_presets_drop_no_ordinary_text(language: str) -> None:
     folder = _data()
     texts = [row["text"] for row in _rows(folder / "fastapi-docs" / f"{language}.jsonl.gz")]
     for path in sorted((folder / "books").glob(f"{language}-*.txt.gz")):
         with gzip.open(path, "rt", encoding="utf-8") as file:
             text = file.read()
         texts += [text[first : first + 2000] for first in range(0, len(text), 8000)]
-    known = preset("promotional")
-    assert (known.scores(spans_from(texts)) >= known.threshold).mean() <= 0.01
+    for name in preset_names():
+        known = preset(name)
+        assert (known.scores(spans_from(texts)) >= known.threshold).mean() <= 0.01, name
 
 
 @pytest.mark.parametrize(
@@ -161,6 +162,15 @@ def test_an_imprecise_classifier_may_not_drop(tmp_path: Path) -> None:
         check_filters(FilterSettings.model_validate({"classifiers": {"weak": rule}}))
     rule["action"] = "label"
     check_filters(FilterSettings.model_validate({"classifiers": {"weak": rule}}))
+
+
+def test_a_preset_that_failed_on_real_text_may_not_drop() -> None:
+    assert not preset("spam").may_drop and preset("boilerplate").may_drop
+    with pytest.raises(UserError, match="spam"):
+        check_filters(FilterSettings.model_validate({"classifiers": {"spam": {"action": "drop"}}}))
+    check_filters(
+        FilterSettings.model_validate({"classifiers": {"spam": {}, "boilerplate": {"action": "drop"}}})
+    )
 
 
 @pytest.mark.parametrize(

@@ -79,12 +79,11 @@ def test_every_file_of_the_archives_is_accounted_for(made: Artifact) -> None:
 
 
 def test_books_as_pages_come_through(made: Artifact) -> None:
-    sizes = {
-        row["language"]: row["bytes"]
-        for split in ("train", "val", "dropped")
-        for row in rows(made, split, ("source", "language", "bytes"))
-        if row["source"] == "pages"
-    }
+    sizes: dict[str, int] = {}
+    for split in ("train", "val", "dropped"):
+        for row in rows(made, split, ("source", "language", "bytes")):
+            if row["source"] == "pages":
+                sizes[row["language"]] = max(row["bytes"], sizes.get(row["language"], 0))
     assert sizes["de"] > 100_000 and sizes["en"] > 600_000
 
 

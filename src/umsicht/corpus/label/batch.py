@@ -54,7 +54,9 @@ def check_filters(filters: FilterSettings) -> None:
             raise UserError(
                 t("corpus.classifier.imprecise.what", name=name),
                 where=f"filter.classifiers.{name}.action",
-                why=t("corpus.classifier.imprecise.why", precision=f"{worst:.2f}"),
+                why=t("corpus.classifier.labels_only.why")
+                if known.labels_only
+                else t("corpus.classifier.imprecise.why", precision=f"{worst:.2f}"),
                 fix=t("corpus.classifier.imprecise.fix"),
             )
 

@@ -76,6 +76,8 @@ class Classifier:
     measured: Mapping[str, Any] = field(default_factory=dict)
     unit: Unit = "text"
     """What is scored: whole texts, or sentences, of which the highest score counts."""
+    labels_only: bool = False
+    """Measured on real text and found too imprecise to drop, whatever held-out examples like its own say."""
 
     @property
     def bits(self) -> int:
@@ -84,7 +86,9 @@ class Classifier:
 
     @property
     def may_drop(self) -> bool:
-        """Measured precision of at least 0.9 in every language."""
+        """Measured precision of at least 0.9 in every language, and nothing known against it."""
+        if self.labels_only:
+            return False
         values = [row["precision"] for row in self.measured.values()]
         return bool(values) and min(values) >= MAY_DROP
 
@@ -120,6 +124,7 @@ class Classifier:
             "languages": self.languages,
             "measured": dict(self.measured),
             "unit": self.unit,
+            "labels_only": self.labels_only,
         }
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("wb") as file:
@@ -150,6 +155,7 @@ class Classifier:
             tuple(about["languages"]),
             about["measured"],
             about.get("unit", "text"),
+            about.get("labels_only", False),
         )
 
 
