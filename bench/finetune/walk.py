@@ -119,7 +119,7 @@ def refused(folder: Path, preset: str) -> tuple[int, str]:
 def rated(base: Run, other: Run, name: str) -> dict[str, Any]:
     """Outputs of both rated by two scripted raters through the file interface: the result as JSON.
 
-    The raters take the tuned model's text four times out of five, and tell a text that no model wrote (a control) apart.
+    The raters prefer the tuned model's text in a known share of the pairs, and tell a text that no model wrote (a control) apart.
     """
     for run in (base, other):
         if not run.samples():
@@ -143,13 +143,12 @@ def rated(base: Run, other: Run, name: str) -> dict[str, Any]:
 
 
 def _fill(file: Path, rater: str, liked: set[str], known: set[str]) -> None:
-    rng = random.Random(rater)
     if file.suffix == ".csv":
         rows = list(csv.DictReader(io.StringIO(file.read_text(encoding="utf-8-sig"), newline="")))
     else:
         rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     for row in rows:
-        row["answer"] = _answer(_bare(row["left"]), _bare(row["right"]), liked, known, rng)
+        row["answer"] = _answer(rater, _bare(row["left"]), _bare(row["right"]), liked, known)
     if file.suffix == ".csv":
         buffer = io.StringIO()
         writer = csv.DictWriter(buffer, list(rows[0]), lineterminator="\n")
@@ -165,11 +164,16 @@ def _bare(text: str) -> str:
     return text[1:] if text[:1] == "'" and text[1:2] in "=+-@\t\r" else text
 
 
-def _answer(left: str, right: str, liked: set[str], known: set[str], rng: random.Random) -> str:
+def _answer(rater: str, left: str, right: str, liked: set[str], known: set[str]) -> str:
+    """The same whichever side a text stands on and however often a pair is shown: one opinion a pair (85 % for the tuned model),
+    from which a rater departs in one pair of twenty. The tuned model's share is then 0.82."""
     if (left in known) != (right in known):
         return "left" if left in known else "right"
-    sides = ("left", "right") if (left in liked) >= (right in liked) else ("right", "left")
-    return sides[0] if rng.random() < 0.8 else sides[1]
+    pair = "|".join(sorted((left, right)))
+    opinion = random.Random(pair).random() < 0.85
+    departs = random.Random(f"{rater}|{pair}").random() < 0.05
+    takes_liked = opinion != departs
+    return "left" if (left in liked) == takes_liked else "right"
 
 
 def exported(run: Run, folder: Path) -> dict[str, float]:
