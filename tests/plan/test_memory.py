@@ -62,7 +62,7 @@ def test_activations_grow_with_rows():
 
 def test_a_trial_replaces_the_usual_surplus():
     """What a trial held beyond the tensors is added to what the run will hold; a trial that measured nothing changes nothing."""
-    made = predict(config_of(), TrainSettings(), 2)
+    made = predict(config_of(), TrainSettings(), 8)
     assert with_trial(made, 0) == made
     measured = with_trial(made, made.tensors + 5_000_000)
     assert measured.surplus == 5_000_000

@@ -66,6 +66,8 @@ def _show(said: dict[str, Any]) -> None:
     title = t("plan.sweep.title", time=duration(said["seconds"]))
     print_table([t(f"plan.sweep.column.{name}") for name in names], rows, title=title)
     key = "plan.sweep.carries" if said["carries"] else "plan.sweep.slope"
+    if said["small_width"] == said["large_width"]:
+        key = "plan.sweep.one_width"
     print(
         t(
             key,
