@@ -36,7 +36,7 @@ METRIC: dict[str, tuple[str, Literal["down", "up"]]] = {
 }
 """The held-out figure that decides which checkpoint is best."""
 
-RATE = {"sft": 3e-4, "dpo": 3e-5, "grpo": 1e-4}
+RATE = {"sft": 3e-4, "dpo": 3e-5, "reward": 1e-4, "grpo": 1e-4}
 ADAPTER_FACTOR = 10.0
 """Adapters start at zero and are few: ten times the rate of all weights (Schulman et al. 2025, "LoRA without regret")."""
 
