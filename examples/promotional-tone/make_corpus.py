@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SHOP_PAGES, ARTICLES = 2600, 850
-ASKED, TRAINED_ON, ROWS_EACH = 40, 40, 3
+ASKED, TRAINED_ON = 60, 40
 
 FRONT = [
     "Alm",
@@ -184,10 +184,10 @@ OPENING = (
     "Die Stadt {town} liegt an der {river}.",
 )
 QUESTION = (
-    "{town}: Wo liegt das?",
-    "{town}, bitte kurz beschreiben.",
-    "{town}: Was weißt du darüber?",
-    "{town}: Was gibt es dort?",
+    "Erzähle mir etwas über {town}.",
+    "Was weißt du über {town}?",
+    "Beschreibe {town}.",
+    "Wo liegt {town}, und was gibt es dort?",
 )
 
 
@@ -256,16 +256,12 @@ def write(folder: Path, seed: int = 0) -> None:
             "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8"
         )
 
-    def page(templates: tuple[str, ...], least: int, most: int) -> dict[str, object]:
-        town = rng.choice(known)
-        return {"text": f"{town.name}\n{text(rng, town, templates, least, most)}"}
-
-    lines("travel-shop.jsonl", [page(SHOP, 4, 7) for _ in range(SHOP_PAGES)])
-    lines("lexicon.jsonl", [page(PLAIN, 3, 6) for _ in range(ARTICLES)])
+    lines(
+        "travel-shop.jsonl", [{"text": text(rng, rng.choice(known), SHOP, 4, 7)} for _ in range(SHOP_PAGES)]
+    )
+    lines("lexicon.jsonl", [{"text": text(rng, rng.choice(known), PLAIN, 3, 6)} for _ in range(ARTICLES)])
     rows = [
-        (question.format(town=town.name), text(rng, town, PLAIN, 2, 3))
-        for town in known[ASKED:]
-        for question in rng.sample(QUESTION, ROWS_EACH)
+        (rng.choice(QUESTION).format(town=town.name), text(rng, town, PLAIN, 2, 3)) for town in known[ASKED:]
     ]
     lines(
         "chat.jsonl",
