@@ -27,7 +27,7 @@ def _step(value: Any, b: Any) -> Any:
 
 
 @kernel(int64(readable("uint64"), readable("uint64"), int64))
-def find_row(mask: Any, table: Any, key: int) -> int:
+def find_row(mask: Any, table: Any, key: Any) -> int:
     """Look a key up; -1 where it is not. `mask` is one bit a key, `table` holds `key << 32 | row` and -1 (all bits) for an empty place."""
     wanted = np.uint64(key)
     if (mask[wanted >> np.uint64(6)] >> (wanted & np.uint64(63))) & np.uint64(1) == np.uint64(0):

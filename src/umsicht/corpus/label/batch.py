@@ -89,7 +89,7 @@ def label_batch(
         score if there else None
         for score, there in zip(np.round(promotional, 4).tolist(), known.tolist(), strict=True)
     ]
-    named = [_as_json(scores, i) for i in range(n)] if scores else [None] * n
+    named: list[str | None] = [_as_json(scores, i) for i in range(n)] if scores else [None] * n
     return Labels(rules, notices, rounded, promotional, named, reason)
 
 
