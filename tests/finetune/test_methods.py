@@ -11,7 +11,8 @@ from bench.finetune.project import config, fresh
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from umsicht.finetune.grpo import Posed, ProblemSource, group_advantages, joined
+from umsicht.finetune import grpo
+from umsicht.finetune.grpo import GrpoObjective, GrpoSettings, Posed, ProblemSource, group_advantages, joined
 from umsicht.finetune.preference import Pair, PairSource, PreferenceObjective, precompute
 from umsicht.finetune.reference import Reference, apart, digest_of, logps_of
 from umsicht.finetune.reward import contains, exact, last_number, number
@@ -260,3 +261,29 @@ def test_reward_loss_is_the_likelihood_of_the_choices():
     torch.testing.assert_close(loss, -(scores[:, 0] - scores[:, 1]).sigmoid().log().sum())
     assert objective.units(source.batch(0)) == 5
     assert objective.figures()["reward/accuracy"] == float((scores[:, 0] > scores[:, 1]).float().mean())
+
+
+def test_the_reward_gradient_points_where_the_expected_reward_rises(monkeypatch):
+    """Answers of one token, whose expected reward can be summed exactly."""
+    monkeypatch.setattr(grpo, "stop_ids", lambda tokenizer: (3,))
+    model = fresh(1)
+    problems = [Posed(str(i), tuple(range(10 + i, 16 + i)), "") for i in range(6)]
+    source = ProblemSource(problems, batch_rows=6, seed=0, pad_id=PAD, group=256, room=1)
+
+    def judge(prompts, answers, wanted):
+        return [float(answer[0] % 2 == 0) for answer in answers]
+
+    settings = GrpoSettings(0.0, 1, 1.0, 0)
+    objective = GrpoObjective(source, Reference(model), judge, None, settings)
+    batch = source.batch(0)
+    loss = objective(model, batch).objective / objective.units(batch)
+    prompts = torch.tensor([list(source.problem(int(row)).prompt) for row in batch.rows])
+    chances = model(prompts)[:, -1, : model.config.n_tokens].softmax(-1)
+    expected = chances[:, 0::2].sum(1).mean()
+
+    def flat(value):
+        found = torch.autograd.grad(value, list(model.parameters()), allow_unused=True)
+        pairs = zip(found, model.parameters(), strict=True)
+        return torch.cat([(torch.zeros_like(p) if g is None else g).flatten() for g, p in pairs])
+
+    assert F.cosine_similarity(flat(-loss), flat(expected), dim=0) > 0.6
