@@ -58,11 +58,11 @@ def _with_commas(line: str) -> str:
     return re.sub(r"\d[\d.,]*\d", lambda match: match[0].translate(str.maketrans(".,", ",.")), line)
 
 
-def mistake(number: int, is_german: bool) -> str:
-    """What `python examples/mistakes N` found and measured."""
+def mistake(key: str, is_german: bool) -> str:
+    """What `python examples/mistakes KEY` found and measured; the key is a number or a name."""
     path = ROOT / "examples" / "mistakes" / "measured.json"
     known: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
-    found = next((one for one in known if one["number"] == number), None)
+    found = next((one for one in known if key in (str(one["number"]), one["slug"])), None)
     if found is None:
         return "*Noch nicht gemessen.*" if is_german else "*Not measured yet.*"
     words = found["de" if is_german else "en"]
@@ -134,7 +134,7 @@ def filled(page: Path) -> str:
         name = match["name"]
         whole = {"quickstart": quickstart, "promotional-tone": tone}
         make = whole.get(name)
-        text = make(german(page)) if make else mistake(int(name.rpartition("-")[2]), german(page))
+        text = make(german(page)) if make else mistake(name.removeprefix("mistake-"), german(page))
         return f"{match[1]}\n{text}\n\n{match[3]}"
 
     return BLOCK.sub(block, page.read_text(encoding="utf-8"))

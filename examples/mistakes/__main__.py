@@ -1,7 +1,7 @@
-"""The thirteen mistakes, each planted, found, mended and measured on a small corpus.
+"""The thirteen mistakes and two more, each planted, found, mended and measured on a small corpus.
 
 python examples/mistakes                 # the list
-python examples/mistakes 5 [--lang de]   # one of them
+python examples/mistakes 5 [--lang de]   # one of them; the two more by name: target-shift, two-changes
 python examples/mistakes all --json measured.json
 """
 
@@ -23,8 +23,12 @@ from shop import CommandFailed, Shop, Story, Told, Words
 
 import train
 
-STORIES: dict[int, Story] = {
-    story.number: story for room in (data, decide, train, judge) for story in room.STORIES
+STORIES: dict[str, Story] = {
+    story.key: story
+    for story in sorted(
+        (story for room in (data, decide, train, judge) for story in room.STORIES),
+        key=lambda story: (story.number or 99, story.slug),
+    )
 }
 SEEN = Words("What Umsicht says:", "Was Umsicht sagt:")
 DONE = Words("Next step taken", "Nächster Schritt getan")
@@ -84,7 +88,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="examples/mistakes", description=__doc__.splitlines()[0] if __doc__ else ""
     )
-    parser.add_argument("which", nargs="?", help="1 to 13, or all")
+    parser.add_argument("which", nargs="?", help="1 to 13, target-shift, two-changes, or all")
     parser.add_argument(
         "--out", type=Path, help="folder to work in; by default one that is removed at the end"
     )
@@ -96,17 +100,19 @@ def main() -> int:
     set_language(chosen.lang)
     if chosen.which is None:
         for story in STORIES.values():
-            print(f"{story.number:>2}  {story.title[chosen.lang]}")
+            print(
+                f"{story.number or '+':>2}  {story.title[chosen.lang]}{'' if story.number else f' ({story.key})'}"
+            )
         return 0
-    wanted = list(STORIES) if chosen.which == "all" else [int(chosen.which)] if chosen.which.isdigit() else []
-    if not wanted or any(number not in STORIES for number in wanted):
-        parser.error("1 to 13, or all")
+    wanted = list(STORIES) if chosen.which == "all" else [chosen.which]
+    if chosen.which not in (*STORIES, "all"):
+        parser.error(f"{', '.join(STORIES)}, or all")
     found, failed = [], 0
-    for number in wanted:
-        story = STORIES[number]
-        print(f"\n== {number}. {story.title[chosen.lang]}", flush=True)
+    for key in wanted:
+        story = STORIES[key]
+        print(f"\n== {f'{key}. ' if story.number else ''}{story.title[chosen.lang]}", flush=True)
         with tempfile.TemporaryDirectory(prefix="umsicht-mistake-") as temporary:
-            folder = (chosen.out or Path(temporary)) / f"{number:02d}-{story.slug}"
+            folder = (chosen.out or Path(temporary)) / f"{story.number or 0:02d}-{story.slug}"
             folder.mkdir(parents=True, exist_ok=True)
             began = time.monotonic()
             try:
@@ -119,8 +125,9 @@ def main() -> int:
             found.append(plain(story, told, time.monotonic() - began))
     if chosen.json is not None:
         before = json.loads(chosen.json.read_text(encoding="utf-8")) if chosen.json.is_file() else []
-        kept = {one["number"]: one for one in [*before, *found]}
-        text = json.dumps([kept[number] for number in sorted(kept)], ensure_ascii=False, indent=2)
+        kept = {one["slug"]: one for one in [*before, *found]}
+        ordered = [kept[story.slug] for story in STORIES.values() if story.slug in kept]
+        text = json.dumps(ordered, ensure_ascii=False, indent=2)
         chosen.json.write_text(text + "\n", encoding="utf-8")
     return 1 if failed else 0
 

@@ -292,13 +292,21 @@ STORIES = (
         gigabytes,
     ),
     Story(
-        2, "boilerplate", Words("Repetition left in the text", "Wiederholungen bleiben im Text"), boilerplate
+        2,
+        "boilerplate",
+        Words("Only exact copies are removed", "Nur exakte Kopien werden entfernt"),
+        boilerplate,
     ),
     Story(
         3,
+        "one-source",
+        Words("An unweighted mix of unfiltered text", "Eine ungewichtete Mischung aus ungefiltertem Text"),
+        one_source,
+    ),
+    Story(
+        4,
         "evaluation-text",
-        Words("Evaluation text in the training data", "Testdaten im Trainingstext"),
+        Words("Evaluation data in the training data", "Testdaten im Trainingstext"),
         evaluation_text,
     ),
-    Story(4, "one-source", Words("One source sets the tone", "Eine Quelle bestimmt den Ton"), one_source),
 )

@@ -133,14 +133,21 @@ STORIES = (
     Story(
         5,
         "tokenizer",
-        Words("A tokenizer for other languages", "Ein Tokenizer für andere Sprachen"),
+        Words(
+            "A tokenizer that does not fit the languages", "Ein Tokenizer, der nicht zu den Sprachen passt"
+        ),
         tokenizer,
     ),
-    Story(6, "budget", Words("A size without a budget", "Eine Größe ohne Budget"), budget),
+    Story(
+        6,
+        "budget",
+        Words("A model size without a compute budget", "Eine Modellgröße ohne Rechenbudget"),
+        budget,
+    ),
     Story(
         7,
         "context",
-        Words("A context that the data never fill", "Ein Kontext, den die Daten nie füllen"),
+        Words("A context length that the data never fill", "Eine Kontextlänge, die die Daten nie füllen"),
         context,
     ),
 )

@@ -1,8 +1,11 @@
-"""Mistakes 12 and 13: what is thought of the model."""
+"""Mistakes 11 to 13: what is thought of the model, and what is known about it afterwards."""
 
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
+from typing import Any
 
 from shop import Shop, Story, Told, Words, missing, pick
 
@@ -92,12 +95,81 @@ def poor_base(shop: Shop) -> Told:
     )
 
 
+QUESTIONS = 4
+"""Which run, which settings, which text, and whether the bytes are those that were written."""
+
+
+def unrecorded(shop: Shop) -> Told:
+    """Weights that are passed on without the record of their run, with one byte that changed on the way."""
+    shop.write("base.yaml", BASE)
+    shop.umsicht("train", "base.yaml", "--out", "work")
+    newest = max((shop.newest_run("work").folder / "checkpoints").glob("step-*"))
+    for name in ("bare", "whole"):
+        (shop.folder / name).mkdir()
+        for path in sorted(newest.iterdir()):
+            if name == "whole" or path.name in ("model.safetensors", "config.json"):
+                shutil.copy2(path, shop.folder / name)
+        shop.say(
+            f"$ cp {newest.relative_to(shop.folder)}/{'*' if name == 'whole' else 'model* config*'} {name}/"
+        )
+        _flip(shop.folder / name / "model.safetensors")
+    message = shop.refused("lineage", "bare")
+    checked = [shop.umsicht("--lang", lang, "verify", "bare").strip() for lang in ("en", "de")]
+    before, after = (_answered(shop, name) for name in ("bare", "whole"))
+    return Told(
+        None,
+        Words(
+            *(
+                f"{refused.splitlines()[0].partition(chr(32))[2]} {said}"
+                for refused, said in zip((message.en, message.de), checked, strict=True)
+            )
+        ),
+        Words(
+            "the checkpoint is passed on with its manifest and the run with its project; `verify` then names the file with the changed byte",
+            "der Checkpoint wird mit seinem Manifest weitergegeben, der Lauf mit seinem Projekt; `verify` nennt dann die Datei mit dem geänderten Byte",
+        ),
+        Words(
+            f"of {QUESTIONS} questions that are answered: which run, which settings, which text, are the bytes unchanged",
+            f"von {QUESTIONS} Fragen, die beantwortet werden: welcher Lauf, welche Einstellungen, welcher Text, sind die Bytes unverändert",
+        ),
+        before,
+        after,
+        "{:.0f}",
+    )
+
+
+def _flip(path: Path) -> None:
+    whole = bytearray(path.read_bytes())
+    whole[-1] ^= 1
+    path.write_bytes(whole)
+
+
+def _answered(shop: Shop, folder: str) -> int:
+    """How many of the four questions the folder and the project answer."""
+    checked = shop.json("verify", folder, expect=(0, 1))
+    if checked and not any(one["damages"] for one in checked):
+        raise LookupError("the changed byte was not noticed")
+    manifest = shop.folder / folder / "manifest.json"
+    run = json.loads(manifest.read_text(encoding="utf-8"))["run"] if manifest.is_file() else None
+    if run is None:
+        return len(checked)
+    root = shop.json("lineage", f"work/runs/{run}")
+    sources = [one for one in _below(root) if one["kind"] == "source" and one["id"]]
+    settings = shop.newest_run("work").manifest["recipe"]
+    return len(checked) + (root["name"] == run) + bool(settings) + bool(sources)
+
+
+def _below(node: dict[str, Any]) -> list[dict[str, Any]]:
+    return [node, *(one for parent in node["parents"] for one in _below(parent))]
+
+
 STORIES = (
-    Story(12, "unread", Words("Nobody reads what it writes", "Niemand liest, was es schreibt"), unread),
     Story(
-        13,
+        11,
         "poor-base",
-        Words("Fine-tuning a poor base", "Ein schlechtes Basismodell nachtrainieren"),
+        Words("Fine-tuning to repair a poor base", "Nachtraining soll ein schlechtes Basismodell retten"),
         poor_base,
     ),
+    Story(12, "unread", Words("Only automatic metrics", "Nur automatische Kennzahlen"), unread),
+    Story(13, "unrecorded", Words("Nothing recorded", "Nichts aufgezeichnet"), unrecorded),
 )

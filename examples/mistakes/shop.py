@@ -47,12 +47,17 @@ class Told:
 
 @dataclass(frozen=True)
 class Story:
-    """One of the thirteen mistakes."""
+    """One of the thirteen mistakes, or a further one, which has no number."""
 
-    number: int
+    number: int | None
     slug: str
     title: Words
     tell: Callable[[Shop], Told]
+
+    @property
+    def key(self) -> str:
+        """What it is asked for by: its number, or its name."""
+        return self.slug if self.number is None else str(self.number)
 
 
 class CommandFailed(Exception):
