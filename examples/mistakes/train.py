@@ -140,7 +140,7 @@ def two_changes(shop: Shop) -> Told:
     )
 
 
-RATE = 0.64
+RATE = 0.32
 
 
 def unstable(shop: Shop) -> Told:
@@ -151,16 +151,16 @@ def unstable(shop: Shop) -> Told:
         rates = ", ".join(f"{role}_rate: {rate:g}" for role in ("matrix", "embedding", "head"))
         return settings + f"train: {{optimizer: {{kind: adamw, {rates}}}}}\n"
 
-    def trained(project: str) -> float:
-        shop.umsicht("train", "base.yaml", "--out", project, expect=(0, 1, 3))
-        last = shop.newest_run(project).metrics().last("val/all/bpb")
+    def trained() -> float:
+        shop.umsicht("train", "base.yaml", "--out", "work", expect=(0, 1, 3))
+        last = shop.newest_run("work").metrics().last("val/all/bpb")
         if last is None:
             raise LookupError("the run ended before its first validation")
         return float(last)
 
     only = ("base.yaml", "--out", "work", "--only", "stability")
     shop.write("base.yaml", recipe(RATE, 0))
-    before = trained("ignored")
+    before = trained()
     shop.write("base.yaml", recipe(RATE, 50))
     finding = pick(shop.json("check", *only, expect=(0, 1))["findings"], "NUMERIC/unstable")
     rate = RATE
@@ -183,7 +183,7 @@ def unstable(shop: Shop) -> Told:
             "Bits pro Byte auf zurückgehaltenem Text, nach 40 Schritten",
         ),
         before,
-        trained("halved"),
+        trained(),
     )
 
 
