@@ -2,7 +2,7 @@
 
     python own_loop.py check|train shifted|right
 
-`shifted` plants mistake 8: the data are shifted by one, and the loss shifts them again.
+`shifted` plants the mistake target-shift: the data are shifted by one, and the loss shifts them again.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -64,3 +65,17 @@ def test_the_committed_figures_name_the_findings_that_the_stories_must_give() ->
     kept = json.loads((ROOT / "examples" / "mistakes" / "measured.json").read_text(encoding="utf-8"))
     assert len(kept) >= 10
     assert {str(one["number"] or one["slug"]): one["finding"] for one in kept}.items() <= FINDINGS.items()
+
+
+@pytest.mark.parametrize("folder", ["mistakes", "de/fehler"])
+def test_every_story_has_one_page_with_its_command_and_its_figures(folder: str) -> None:
+    shown = {}
+    for page in (ROOT / "docs" / folder).glob("*-*.md"):
+        text = page.read_text(encoding="utf-8")
+        (key,) = re.findall(r"^python examples/mistakes (\S+)", text, re.MULTILINE)
+        assert f"measured.json: mistake-{key} -->" in text
+        assert not key.isdigit() or (
+            text.startswith(f"# {key}. ") and page.name.startswith(f"{int(key):02d}-")
+        )
+        shown[key] = page.name
+    assert shown.keys() == FINDINGS.keys()
