@@ -96,7 +96,7 @@ def poor_base(shop: Shop) -> Told:
 
 
 QUESTIONS = 4
-"""Which run, which settings, which text, and whether the bytes are those that were written."""
+"""Which run, which recipe, which text, and whether the bytes are those that were written."""
 
 
 def unrecorded(shop: Shop) -> Told:
@@ -129,8 +129,8 @@ def unrecorded(shop: Shop) -> Told:
             "der Checkpoint wird mit seinem Manifest weitergegeben, der Lauf mit seinem Projekt; `verify` nennt dann die Datei mit dem geänderten Byte",
         ),
         Words(
-            f"of {QUESTIONS} questions that are answered: which run, which settings, which text, are the bytes unchanged",
-            f"von {QUESTIONS} Fragen, die beantwortet werden: welcher Lauf, welche Einstellungen, welcher Text, sind die Bytes unverändert",
+            f"of {QUESTIONS} questions that are answered: which run, which recipe, which text, are the bytes unchanged",
+            f"von {QUESTIONS} Fragen, die beantwortet werden: welcher Lauf, welches Rezept, welcher Text, sind die Bytes unverändert",
         ),
         before,
         after,
@@ -155,8 +155,8 @@ def _answered(shop: Shop, folder: str) -> int:
         return len(checked)
     root = shop.json("lineage", f"work/runs/{run}")
     sources = [one for one in _below(root) if one["kind"] == "source" and one["id"]]
-    settings = shop.newest_run("work").manifest["recipe"]
-    return len(checked) + (root["name"] == run) + bool(settings) + bool(sources)
+    recipe = shop.newest_run("work").manifest["recipe"]
+    return len(checked) + (root["name"] == run) + bool(recipe) + bool(sources)
 
 
 def _below(node: dict[str, Any]) -> list[dict[str, Any]]:
