@@ -114,7 +114,7 @@ def test_explain_knows_settings_and_suggests_for_typos(tmp_path: Path) -> None:
 
 def test_doctor_answers_in_json(tmp_path: Path) -> None:
     facts = json.loads(umsicht("doctor", "--json", cwd=tmp_path).stdout)["facts"]
-    assert facts["torch"]
+    assert facts["libraries"]["torch"]
     assert facts["cores"] >= 1
 
 

@@ -29,6 +29,9 @@ STATIC = Path(__file__).parent / "static"
 class CachedFiles(StaticFiles):
     """Static files that a browser asks for again only with their ETag."""
 
+    async def check_config(self) -> None:
+        """Without npm there is no folder of chart files: its paths answer 404, and the pages draw without them."""
+
     def file_response(self, *args: object, **kwargs: object) -> Response:
         answer = super().file_response(*args, **kwargs)  # type: ignore[arg-type]  # passed through unchanged
         answer.headers["cache-control"] = "no-cache"

@@ -90,6 +90,10 @@ class FolderLock:
             return
         with suppress(OSError):
             self._write(self._handle, b"")
+        if fcntl is not None:
+            # Not only closed: a child that is just being started still holds a copy of the descriptor.
+            with suppress(OSError):
+                fcntl.flock(self._handle, fcntl.LOCK_UN)
         os.close(self._handle)
         self._handle = None
 
