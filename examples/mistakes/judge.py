@@ -105,7 +105,7 @@ def unrecorded(shop: Shop) -> Told:
     shop.umsicht("train", "base.yaml", "--out", "work")
     newest = max((shop.newest_run("work").folder / "checkpoints").glob("step-*"))
     for name in ("bare", "whole"):
-        (shop.folder / name).mkdir()
+        (shop.folder / name).mkdir(exist_ok=True)
         for path in sorted(newest.iterdir()):
             if name == "whole" or path.name in ("model.safetensors", "config.json"):
                 shutil.copy2(path, shop.folder / name)
