@@ -176,7 +176,9 @@ def unstable(shop: Shop) -> Told:
         None,
         Words(
             f"the rate is halved, and nothing else, until the rehearsal holds: {rate:g} instead of {RATE:g}",
-            f"die Lernrate wird halbiert, sonst nichts, bis die Probe hält: {rate:g} statt {RATE:g}",
+            f"die Lernrate wird halbiert, sonst nichts, bis die Probe hält: {rate:g} statt {RATE:g}".replace(
+                ".", ","
+            ),
         ),
         Words(
             "bits per byte on held-out text, after 40 steps",
