@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +23,7 @@ import numpy as np
 from bench.common import QUICK, ROOT, Bench
 from bench.peers.environment import peer_python
 from bench.plan.corpus import tokens
+from bench.program import Program
 from umsicht.tokens import TokenData
 
 BUDGETS = {"24 s": 24.0, "2 min": 120.0, "10 min": 600.0}
@@ -39,35 +39,16 @@ SHARE = 0.5
 VOCAB, SCORED_TOKENS = 4096, 25_000
 
 
-class Subject:
+class Subject(Program):
     """A program in a process of its own."""
 
     def __init__(self, name: str, python: Path, folder: Path) -> None:
-        environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-        script = str(ROOT / "bench" / "quality" / "subjects.py")
         self.name = name
-        self._process = subprocess.Popen(
-            [str(python), script, name, str(folder)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=environment,
-        )
-        self.is_ready = self._line() == "ready"
-
-    def _line(self) -> str:
-        assert self._process.stdout is not None
-        return next((x.strip() for x in self._process.stdout if x.strip() == "ready" or x[0] == "{"), "")
+        super().__init__(python, ROOT / "bench" / "quality" / "subjects.py", [name, str(folder)])
 
     def train(self, cpu_s: float, seed: int, rate: float, split: str = "val") -> dict[str, float]:
         """One training."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(
-            json.dumps({"cpu_s": cpu_s, "seed": seed, "rate": rate, "split": split}) + "\n"
-        )
-        self._process.stdin.flush()
-        answer: dict[str, float] = json.loads(self._line())
-        return answer
+        return self.ask(json.dumps({"cpu_s": cpu_s, "seed": seed, "rate": rate, "split": split}))
 
     def tuned(self) -> tuple[float, list[str]]:
         """The best of its three rates on the tuning split."""
@@ -75,12 +56,6 @@ class Subject:
         scores = {rate: self.train(TUNING_S, 100, rate, "tune")["bpb"] for rate in rates}
         said = [f"| {self.name} | {rate:g} | {score:.3f} |" for rate, score in scores.items()]
         return min(scores, key=lambda rate: scores[rate]), said
-
-    def close(self) -> None:
-        """End the process."""
-        if self._process.stdin is not None:
-            self._process.stdin.close()
-        self._process.wait(timeout=60)
 
 
 def prepare(folder: Path) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -21,6 +20,8 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
+
+from bench.peers import models
 
 WIDTH, LAYERS, HEADS, LENGTH, ROWS = 128, 4, 2, 256, 8
 WARM_UP = 0.02
@@ -73,20 +74,14 @@ def plain(
     return Learner(step, nats)
 
 
+def shape_of(vocab: int) -> models.Shape:
+    """The shape of every peer here."""
+    return models.Shape(vocab, WIDTH, LAYERS, HEADS, LENGTH, 384)
+
+
 def transformers_llama(vocab: int, rate: float) -> Learner:
     """Hugging Face's Llama with the Trainer's linear schedule and AdamW."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    config = LlamaConfig(
-        vocab_size=vocab,
-        hidden_size=WIDTH,
-        intermediate_size=384,
-        num_hidden_layers=LAYERS,
-        num_attention_heads=HEADS,
-        max_position_embeddings=LENGTH,
-        tie_word_embeddings=False,
-    )
-    model = LlamaForCausalLM(config)
+    model = models.transformers_llama(shape_of(vocab))
     return plain(
         model, lambda x: model(input_ids=x, use_cache=False).logits, rate, lambda x: 1 - x, (0.9, 0.999), 0.0
     )
@@ -94,23 +89,7 @@ def transformers_llama(vocab: int, rate: float) -> Learner:
 
 def litgpt(vocab: int, rate: float) -> Learner:
     """litgpt's GPT in its Llama shape, with its pretraining recipe: scaled normal weights, cosine to a tenth, decay 0.1."""
-    from litgpt import GPT, Config
-
-    config = Config(
-        block_size=LENGTH,
-        n_layer=LAYERS,
-        n_embd=WIDTH,
-        n_head=HEADS,
-        vocab_size=vocab,
-        padded_vocab_size=vocab,
-        rotary_percentage=1.0,
-        parallel_residual=False,
-        bias=False,
-        norm_class_name="RMSNorm",
-        mlp_class_name="LLaMAMLP",
-        intermediate_size=384,
-    )
-    model = GPT(config)
+    model = models.litgpt(shape_of(vocab))
     for name, parameter in model.named_parameters():
         if parameter.ndim >= 2:
             into_stream = name.endswith("proj.weight")
@@ -121,19 +100,7 @@ def litgpt(vocab: int, rate: float) -> Learner:
 
 def nanogpt(vocab: int, rate: float) -> Learner:
     """nanoGPT's GPT from the folder in NANOGPT_DIR, cosine to a tenth."""
-    sys.path.insert(0, os.environ["NANOGPT_DIR"])
-    from model import GPT, GPTConfig
-
-    config = GPTConfig(
-        block_size=LENGTH,
-        vocab_size=vocab,
-        n_layer=LAYERS,
-        n_head=HEADS,
-        n_embd=WIDTH,
-        dropout=0.0,
-        bias=False,
-    )
-    model = GPT(config)
+    model = models.nanogpt(shape_of(vocab))
     dummy = torch.zeros(1, dtype=torch.long)
     return plain(model, lambda x: model(x, dummy.expand_as(x))[0], rate, cosine_to_tenth, (0.9, 0.95), 0.1)
 

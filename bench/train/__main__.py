@@ -6,17 +6,16 @@ slows both. Ratios are of processor time where both use one thread; wall time st
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import statistics
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from bench.common import QUICK, ROOT, Bench
 from bench.peers.environment import peer_python
+from bench.program import Program
 from umsicht.train.machine import choose_precision
 
 PAIRS = 3 if QUICK else 6
@@ -31,52 +30,26 @@ WEIGHTS = 6 * (4 * 384 * 384 + 3 * 384 * 1024) + 4096 * 384
 FLOP_PER_TOKEN = 6 * WEIGHTS + 6 * 6 * 256 * 384
 
 
-class Subject:
+class Subject(Program):
     """A program under test in its own process."""
 
     def __init__(self, python: Path, name: str, precision: str = "float32") -> None:
-        environment = {**os.environ, "OMP_NUM_THREADS": str(THREADS), "PYTHONPATH": str(ROOT / "src")}
-        command = [str(python), str(ROOT / "bench" / "train" / "subjects.py"), name]
-        self._process = subprocess.Popen(
-            [*command, "--precision", precision, "--threads", str(THREADS)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=environment,
+        super().__init__(
+            python,
+            ROOT / "bench" / "train" / "subjects.py",
+            [name, "--precision", precision, "--threads", str(THREADS)],
+            {"OMP_NUM_THREADS": str(THREADS)},
         )
-        self.is_ready = self._line() == "ready"
-
-    def _line(self) -> str:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            text = line.strip()
-            if text == "ready" or text.startswith("{"):
-                return text
-        return ""
-
-    def ask(self, order: str, seconds: float) -> dict[str, float]:
-        """One stretch."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{order} {seconds}\n")
-        self._process.stdin.flush()
-        answer: dict[str, float] = json.loads(self._line())
-        return answer
 
     def at_its_best(self) -> tuple[int, dict[int, float]]:
         """Try every micro-batch twice, set the fastest; tokens a processor second of each."""
         rates: dict[int, float] = {}
         for rows in (*MICRO_BATCHES, *MICRO_BATCHES):
-            self.ask("rows", rows)
-            rates[rows] = max(rates.get(rows, 0.0), speed(self.ask("go", TRY_S)))
+            self.ask(f"rows {rows}")
+            rates[rows] = max(rates.get(rows, 0.0), speed(self.ask(f"go {TRY_S}")))
         best = max(rates, key=lambda rows: rates[rows])
-        self.ask("rows", best)
+        self.ask(f"rows {best}")
         return best, rates
-
-    def close(self) -> None:
-        """End the process."""
-        if self._process.stdin is not None:
-            self._process.stdin.close()
-        self._process.wait(timeout=60)
 
 
 @dataclass(frozen=True)
@@ -104,7 +77,7 @@ def compare(ours: Subject, peer: Subject) -> tuple[Ratio, Ratio, float]:
     pairs, walls = [], list[dict[str, float]]()
     for index in range(PAIRS):
         order = (ours, peer) if index % 2 == 0 else (peer, ours)
-        answers = [subject.ask("go", STRETCH_S) for subject in order]
+        answers = [subject.ask(f"go {STRETCH_S}") for subject in order]
         first, second = (speed(a) for a in answers)
         pairs.append((first, second) if order[0] is ours else (second, first))
         walls.append(answers[0 if order[0] is ours else 1])
@@ -139,8 +112,8 @@ def main() -> None:
         for subject, label, target in ((ours, "AdamW", ">= 70"), (muon, "Muon, whole default step", ">= 60")):
             shares = []
             for _ in range(PAIRS):
-                top = subject.ask("ceiling", 1.0)["gflop_per_cpu_s"]
-                shares.append(100 * speed(subject.ask("go", STRETCH_S)) * FLOP_PER_TOKEN / 1e9 / top)
+                top = subject.ask("ceiling 1.0")["gflop_per_cpu_s"]
+                shares.append(100 * speed(subject.ask(f"go {STRETCH_S}")) * FLOP_PER_TOKEN / 1e9 / top)
             bench.figure(
                 f"share of the product ceiling, {label}", statistics.median(shares), target, unit="%"
             )

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import time
 from collections.abc import Callable
 
 import torch
 
+from bench.peers import models
+
 VOCAB, WIDTH, LAYERS, HEADS, LENGTH, TOKENS = 4096, 384, 6, 6, 256, 2048
+SHAPE = models.Shape(VOCAB, WIDTH, LAYERS, HEADS, LENGTH, 1024)
 
 Step = Callable[[torch.Tensor, torch.Tensor], None]
 at_once = [TOKENS // LENGTH]
@@ -50,59 +52,21 @@ def cross_entropy(logits: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 def transformers_llama(precision: str) -> Step:
     """Hugging Face's Llama."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    config = LlamaConfig(
-        vocab_size=VOCAB,
-        hidden_size=WIDTH,
-        intermediate_size=1024,
-        num_hidden_layers=LAYERS,
-        num_attention_heads=HEADS,
-        max_position_embeddings=LENGTH,
-        tie_word_embeddings=False,
-    )
-    model = LlamaForCausalLM(config).train()
     return plain_step(
-        model, lambda m, x, y: cross_entropy(m(input_ids=x, use_cache=False).logits, y), precision
+        models.transformers_llama(SHAPE).train(),
+        lambda m, x, y: cross_entropy(m(input_ids=x, use_cache=False).logits, y),
+        precision,
     )
 
 
 def litgpt(precision: str) -> Step:
     """litgpt's GPT in its Llama shape."""
-    from litgpt import GPT, Config
-
-    config = Config(
-        block_size=LENGTH,
-        n_layer=LAYERS,
-        n_embd=WIDTH,
-        n_head=HEADS,
-        vocab_size=VOCAB,
-        padded_vocab_size=VOCAB,
-        rotary_percentage=1.0,
-        parallel_residual=False,
-        bias=False,
-        norm_class_name="RMSNorm",
-        mlp_class_name="LLaMAMLP",
-        intermediate_size=1024,
-    )
-    return plain_step(GPT(config).train(), lambda m, x, y: cross_entropy(m(x), y), precision)
+    return plain_step(models.litgpt(SHAPE).train(), lambda m, x, y: cross_entropy(m(x), y), precision)
 
 
 def nanogpt(precision: str) -> Step:
-    """nanoGPT's GPT, from the folder in NANOGPT_DIR."""
-    sys.path.insert(0, os.environ["NANOGPT_DIR"])
-    from model import GPT, GPTConfig
-
-    config = GPTConfig(
-        block_size=LENGTH,
-        vocab_size=VOCAB,
-        n_layer=LAYERS,
-        n_head=HEADS,
-        n_embd=WIDTH,
-        dropout=0.0,
-        bias=False,
-    )
-    return plain_step(GPT(config).train(), lambda m, x, y: m(x, y)[1], precision)
+    """nanoGPT's GPT."""
+    return plain_step(models.nanogpt(SHAPE).train(), lambda m, x, y: m(x, y)[1], precision)
 
 
 def umsicht(precision: str, optimizer: str = "adamw", compiled: bool = False) -> Step:

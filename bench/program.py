@@ -1,0 +1,55 @@
+"""A program under test in a process of its own: it says `ready`, then answers each line of orders with one line of JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from bench.common import ROOT
+
+
+class Program:
+    """`script` under `python`, which need know nothing of Umsicht's dependencies but torch."""
+
+    def __init__(
+        self,
+        python: Path,
+        script: Path,
+        arguments: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        paths = os.pathsep.join((str(ROOT / "src"), str(ROOT)))
+        self._process = subprocess.Popen(
+            [str(python), str(script), *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **(environment or {}), "PYTHONPATH": paths},
+        )
+        self.is_ready = self._line() == "ready"
+
+    def _line(self) -> str:
+        """The next line of the protocol; what libraries print in between is passed over. Empty where the program has ended."""
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            text = line.strip()
+            if text == "ready" or text.startswith("{"):
+                return text
+        return ""
+
+    def ask(self, order: str) -> dict[str, float]:
+        """The answer to an order."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{order}\n")
+        self._process.stdin.flush()
+        answer: dict[str, float] = json.loads(self._line())
+        return answer
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        self._process.wait(timeout=60)
