@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from shop import Shop, Story, Told, Words, missing, pick
+from shop import Shop, Story, Told, Words, gone, pick
 
 LICENCE = "licence: PSF-2.0"
 TEST_SET = (
@@ -81,8 +81,7 @@ def gigabytes(shop: Shop) -> Told:
     finding = pick(planned["findings"], "BUDGET/too-many-epochs")
     shop.write("gigabytes.yaml", recipe(2 * planned["usable_tokens"]))
     after = shop.json("plan", "gigabytes.yaml", "--out", "work")
-    if not missing(after["findings"], finding.id):
-        raise LookupError(f"{finding.id} is still there")
+    gone(after["findings"], finding.id)
     return Told(
         finding,
         None,
@@ -119,8 +118,7 @@ def boilerplate(shop: Shop) -> Told:
     before = _share(shop, BANNER.strip(), menu.strip())
     shop.write("boilerplate.yaml", recipe("true"))
     after = shop.json("check", "boilerplate.yaml", "--out", "work", "--only", "raw-text", expect=(0, 1))
-    if not missing(after["findings"], finding.id):
-        raise LookupError(f"{finding.id} is still there")
+    gone(after["findings"], finding.id)
     return Told(
         finding,
         None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from data import docstrings, source
-from shop import Shop, Story, Told, Words, missing, pick
+from shop import Shop, Story, Told, Words, gone, pick
 
 STARTER = "{name: starter, kind: starter, parts: [wiktionary, stdlib], max_bytes: 400000}"
 
@@ -105,8 +105,7 @@ def context(shop: Shop) -> Told:
     length = int(said["recommended_seq_len"])
     shop.write("context.yaml", recipe(length))
     after = shop.json("plan", "context", "context.yaml", "--out", "work")
-    if not missing(after["findings"], finding.id):
-        raise LookupError(f"{finding.id} is still there at {length}")
+    gone(after["findings"], finding.id)
     return Told(
         finding,
         None,

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from shop import Shop, Story, Told, Words, missing, pick
+from shop import Shop, Story, Told, Words, gone, pick
 
 from train import BASE
 
@@ -33,8 +33,7 @@ def unread(shop: Shop) -> Told:
     note = "words, no sentences; repeats itself after ten tokens"
     shop.umsicht("read", "work", "--step", str(unread_steps[-1]), "--note", note)
     after = shop.json("evaluate", "work", expect=(0, 1))
-    if not missing(after["findings"], finding.id):
-        raise LookupError(f"{finding.id} is still there")
+    gone(after["findings"], finding.id)
     return Told(
         finding,
         None,

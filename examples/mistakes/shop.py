@@ -153,6 +153,7 @@ def pick(findings: Iterable[Mapping[str, Any]], identity: str) -> Finding:
     )
 
 
-def missing(findings: Iterable[Mapping[str, Any]], identity: str) -> bool:
-    """Whether the finding is gone."""
-    return all(one["id"] != identity for one in findings)
+def gone(findings: Iterable[Mapping[str, Any]], identity: str) -> None:
+    """Raises LookupError where the finding is still there."""
+    if any(one["id"] == identity for one in findings):
+        raise LookupError(f"{identity} is still there")

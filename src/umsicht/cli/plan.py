@@ -50,47 +50,26 @@ def budget(
         Print the settings and stop.
     """
     from umsicht.plan import measure as measuring
-    from umsicht.plan.stage import PlanInputs, build
+    from umsicht.plan.stage import build
 
     walk = open_quietly(recipe, out, json)
     if dry_run:
         print_json(walk.recipe.plan.plain())
         return 0
+    from umsicht.pipeline.planning import measure_inputs, plan_inputs
+
     material = material_of(walk)
-    loaded = walk.recipe
-    inputs = measuring.MeasureInputs(
-        walk.project.store,
-        material.made.tokens,
-        loaded.model,
-        loaded.train,
-        loaded.tokens,
-        loaded.seed,
-        loaded.name,
-    )
+    inputs = measure_inputs(material)
     measured = (
         measuring.measure(inputs, seconds, progress=walk.progress) if measure else measuring.find(inputs)
     )
-    made = build(
-        loaded.plan,
-        PlanInputs(
-            walk.project.store,
-            tokens=material.made.tokens,
-            config=material.config,
-            train=loaded.train,
-            mix=loaded.tokens,
-            steps=material.planned_steps(),
-            seed=loaded.seed,
-            name=loaded.name,
-            measurement=measured,
-        ),
-        progress=walk.progress,
-    )
+    made = build(walk.recipe.plan, plan_inputs(material, measured), progress=walk.progress)
     said = made.report
     findings = [Finding.from_dict(plain) for plain in said["findings"]]
     if json:
         print_json({**said, "path": str(made.path)})
     else:
-        _show(said, loaded, recipe)
+        _show(said, walk.recipe, recipe)
         for finding in findings:
             print_finding(finding)
     return int(any(finding.grade == "stop" for finding in findings))

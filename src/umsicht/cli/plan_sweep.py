@@ -27,22 +27,11 @@ def sweep(recipe: Path, *, seconds: float = 300.0, out: Path | None = None, json
         Print JSON.
     """
     from umsicht.cli.plan import material_of, open_quietly
-    from umsicht.plan.measure import MeasureInputs
+    from umsicht.pipeline.planning import measure_inputs
     from umsicht.plan.sweep import sweep as search
 
     walk = open_quietly(recipe, out, json)
-    material = material_of(walk)
-    loaded = walk.recipe
-    inputs = MeasureInputs(
-        walk.project.store,
-        material.made.tokens,
-        loaded.model,
-        loaded.train,
-        loaded.tokens,
-        loaded.seed,
-        loaded.name,
-    )
-    made = search(inputs, seconds, progress=walk.progress)
+    made = search(measure_inputs(material_of(walk)), seconds, progress=walk.progress)
     if json:
         print_json({**made.report, "path": str(made.path)})
     else:

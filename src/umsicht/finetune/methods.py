@@ -172,7 +172,7 @@ def _reward(
         objective, judge = reward_models.RewardObjective(), reward_models.RewardObjective()
 
         def measure(policy: Any, where: torch.device) -> dict[str, float]:
-            found = reward_models.mean_loss(judge, policy, validation, where)
+            found = preference.mean_loss(judge, policy, validation, where)
             return {name.removeprefix("reward/"): value for name, value in found.items()}
 
         return objective, [

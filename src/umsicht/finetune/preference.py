@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -81,6 +81,11 @@ class PairSource:
         indices = range(step * self.batch_pairs, (step + 1) * self.batch_pairs)
         return [int(Permutation(n, derive_key(self.seed, i // n))(i % n)[0]) for i in indices]
 
+    def in_order(self) -> Iterator[Batch]:
+        """All pairs once, as they came, in batches of `batch_pairs` and a rest."""
+        for start in range(0, len(self.pairs), self.batch_pairs):
+            yield self.collated(list(range(start, min(start + self.batch_pairs, len(self.pairs)))))
+
     def collated(self, numbers: Sequence[int]) -> Batch:
         """The pairs with these numbers as one batch; `rows` holds 2·number and 2·number + 1."""
         rows = [[answer] for n in numbers for answer in (self.pairs[n].chosen, self.pairs[n].rejected)]
@@ -105,6 +110,14 @@ class PairSource:
     def state(self) -> dict[str, Any]:
         """What the order depends on."""
         return {"kind": "pairs", "pairs": len(self.pairs), "batch_rows": self.batch_pairs, "seed": self.seed}
+
+
+class PairObjective(Protocol):
+    """A loss over pairs that keeps figures of what it saw."""
+
+    def __call__(self, model: Any, batch: Batch) -> LossSums: ...
+
+    def figures(self) -> dict[str, float]: ...
 
 
 class PreferenceObjective:
@@ -155,9 +168,7 @@ class PreferenceObjective:
 def precompute(reference: Reference, source: PairSource, device: torch.device) -> dict[int, float]:
     """The reference's log-probability of every row, asked once. Keys as in `Batch.rows`."""
     out: dict[int, float] = {}
-    for start in range(0, len(source.pairs), source.batch_pairs):
-        numbers = list(range(start, min(start + source.batch_pairs, len(source.pairs))))
-        batch = source.collated(numbers)
+    for batch in source.in_order():
         values = reference.logps(batch.to(device)).sum(1).tolist()
         out |= dict(zip(batch.rows.tolist(), values, strict=True))
     return out
@@ -165,12 +176,11 @@ def precompute(reference: Reference, source: PairSource, device: torch.device) -
 
 @torch.no_grad()
 def mean_loss(
-    objective: PreferenceObjective, model: Transformer, source: PairSource, device: torch.device
+    objective: PairObjective, model: Transformer, source: PairSource, device: torch.device
 ) -> dict[str, float]:
     """Loss and figures over all pairs of `source`, the model in its present mode."""
     total = 0.0
     objective.figures()
-    for start in range(0, len(source.pairs), source.batch_pairs):
-        numbers = list(range(start, min(start + source.batch_pairs, len(source.pairs))))
-        total += float(objective(model, source.collated(numbers).to(device)).nats)
+    for batch in source.in_order():
+        total += float(objective(model, batch.to(device)).nats)
     return {"loss": total / len(source.pairs), **objective.figures()}

@@ -19,7 +19,7 @@ from umsicht.score import evaluating
 from umsicht.tokens.batch import IGNORE, Batch
 from umsicht.train.objective import LossSums
 
-from .preference import Pair, PairSource
+from .preference import Pair
 from .supervised import Example, collate
 
 
@@ -76,19 +76,6 @@ class RewardObjective:
         # a model that gives both the same has not chosen
         right = (margins > 0).float() + 0.5 * (margins == 0).float()
         return {"reward/margin": float(margins.mean()), "reward/accuracy": float(right.mean())}
-
-
-@torch.no_grad()
-def mean_loss(
-    objective: RewardObjective, model: Transformer, source: PairSource, device: torch.device
-) -> dict[str, float]:
-    """Loss and figures over all pairs of `source`, the model in its present mode."""
-    total = 0.0
-    objective.figures()
-    for start in range(0, len(source.pairs), source.batch_pairs):
-        numbers = list(range(start, min(start + source.batch_pairs, len(source.pairs))))
-        total += float(objective(model, source.collated(numbers).to(device)).nats)
-    return {"loss": total / len(source.pairs), **objective.figures()}
 
 
 class Judged:

@@ -17,21 +17,7 @@ def plan(material: Material) -> Artifact:
     """Measure a few steps on this machine, add up, print, and decide whether budget, data and size fit together."""
     walk = material.walk
     _say_sizes(material)
-    recipe = walk.recipe
-    family = measure.MeasureInputs(
-        walk.project.store, material.made.tokens, recipe.model, recipe.train, recipe.tokens, recipe.seed
-    )
-    inputs = PlanInputs(
-        walk.project.store,
-        tokens=material.made.tokens,
-        config=material.config,
-        train=walk.recipe.train,
-        mix=walk.recipe.tokens,
-        steps=material.planned_steps(),
-        seed=walk.recipe.seed,
-        name=walk.recipe.name,
-        measurement=_measurement(walk, family),
-    )
+    inputs = plan_inputs(material, _measurement(walk, measure_inputs(material)))
     artifact = build(walk.recipe.plan, inputs, progress=walk.progress)
     said = artifact.report
     walk.progress.note(
@@ -45,6 +31,37 @@ def plan(material: Material) -> Artifact:
     )
     walk.gate("plan", (Finding.from_dict(plain) for plain in said["findings"]))
     return artifact
+
+
+def measure_inputs(material: Material) -> measure.MeasureInputs:
+    """What a measurement of the recipe's family reads."""
+    walk = material.walk
+    recipe = walk.recipe
+    return measure.MeasureInputs(
+        walk.project.store,
+        material.made.tokens,
+        recipe.model,
+        recipe.train,
+        recipe.tokens,
+        recipe.seed,
+        recipe.name,
+    )
+
+
+def plan_inputs(material: Material, measurement: Artifact | None) -> PlanInputs:
+    """What a plan of the recipe reads."""
+    walk = material.walk
+    return PlanInputs(
+        walk.project.store,
+        tokens=material.made.tokens,
+        config=material.config,
+        train=walk.recipe.train,
+        mix=walk.recipe.tokens,
+        steps=material.planned_steps(),
+        seed=walk.recipe.seed,
+        name=walk.recipe.name,
+        measurement=measurement,
+    )
 
 
 def _measurement(walk: Walk, family: measure.MeasureInputs) -> Artifact | None:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from umsicht.findings import Finding, UserError, render
+from umsicht.findings import Finding, render
 from umsicht.record import Run
 from umsicht.record.lock import FolderLock, LockedError
 from umsicht.survive import hosts
@@ -24,6 +24,7 @@ from umsicht.survive.supervisor import (
     Conditions,
     StopSignals,
     environment_of,
+    taken,
 )
 from umsicht.survive.survival import STARTS, Ledger
 from umsicht.survive.watchdog import Watchdog
@@ -82,18 +83,7 @@ class ClusterSupervisor:
         try:
             lock.take()
         except LockedError as error:
-            holder = error.holder
-            raise UserError(
-                t(
-                    "survive.locked",
-                    host=holder.host if holder else "?",
-                    pid=holder.pid if holder else "?",
-                    since=holder.since if holder else "?",
-                ),
-                where=str(self.folder),
-                why=t("survive.locked_why"),
-                fix=t("survive.locked_fix"),
-            ) from None
+            raise taken(error, self.folder) from None
         try:
             with StopSignals() as stop:
                 return self._take_part(stop)

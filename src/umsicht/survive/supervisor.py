@@ -239,18 +239,23 @@ def locked(folder: Path) -> FolderLock:
     try:
         return lock.take()
     except LockedError as error:
-        holder = error.holder
-        raise UserError(
-            t(
-                "survive.locked",
-                host=holder.host if holder else "?",
-                pid=holder.pid if holder else "?",
-                since=holder.since if holder else "?",
-            ),
-            where=str(folder),
-            why=t("survive.locked_why"),
-            fix=t("survive.locked_fix"),
-        ) from None
+        raise taken(error, folder) from None
+
+
+def taken(error: LockedError, folder: Path) -> UserError:
+    """Who holds a run that this process wanted, for people."""
+    holder = error.holder
+    return UserError(
+        t(
+            "survive.locked",
+            host=holder.host if holder else "?",
+            pid=holder.pid if holder else "?",
+            since=holder.since if holder else "?",
+        ),
+        where=str(folder),
+        why=t("survive.locked_why"),
+        fix=t("survive.locked_fix"),
+    )
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import torch
 
@@ -112,51 +113,51 @@ def _rows(subject: Subject) -> Iterator[Finding]:
 
 def _all_trained(subject: Subject) -> Iterator[Finding]:
     """Declared: every token is trained on. Each real position but the last of a row must then be active."""
-    lost = positions = 0
-    where = ""
+    untrained = _Untrained()
     for index, example in enumerate(subject.examples):
         mask = expected_active(example, subject.label_offset)
         should = example.real.clone()
         should[:, :-1] &= example.real[:, 1:]
         should[:, -1] &= subject.label_offset == 1 and mask[:, -1]
-        missing = should & ~mask
-        lost += int(missing.sum())
-        positions += int(should.sum())
-        if bool(missing.any()) and not where:
-            row, position = (int(value) for value in missing.nonzero()[0])
-            where = f"batch {index}, row {row}, position {position}"
-    if lost:
-        yield Finding(
-            "TARGET-MASK/lost",
-            "stop",
-            STAGE,
-            location=f"targets: {where}",
-            numbers=numbers(lost=lost, positions=positions, share=lost / max(1, positions)),
-        )
+        untrained.look(index, should, mask)
+    yield from untrained.findings()
 
 
 def _answers_trained(subject: Subject) -> Iterator[Finding]:
     """Declared: answers are trained on. Where a mask beside the labels says what is answer, all of it must be, its first token too."""
-    lost = positions = 0
-    where = ""
+    untrained = _Untrained()
     for index, example in enumerate(subject.examples):
-        if example.weights is None or example.labels is None:
-            continue
-        should = (example.weights > 0) & example.real
-        missing = should & (example.labels < 0)
-        lost += int(missing.sum())
-        positions += int(should.sum())
-        if bool(missing.any()) and not where:
+        if example.weights is not None and example.labels is not None:
+            untrained.look(index, (example.weights > 0) & example.real, example.labels >= 0)
+    yield from untrained.findings()
+
+
+@dataclass
+class _Untrained:
+    """Counts positions that should be trained on and are not, and keeps the place of the first."""
+
+    lost: int = 0
+    positions: int = 0
+    where: str = ""
+
+    def look(self, index: int, should: torch.Tensor, active: torch.Tensor) -> None:
+        missing = should & ~active
+        self.lost += int(missing.sum())
+        self.positions += int(should.sum())
+        if bool(missing.any()) and not self.where:
             row, position = (int(value) for value in missing.nonzero()[0])
-            where = f"batch {index}, row {row}, position {position}"
-    if lost:
-        yield Finding(
-            "TARGET-MASK/lost",
-            "stop",
-            STAGE,
-            location=f"targets: {where}",
-            numbers=numbers(lost=lost, positions=positions, share=lost / max(1, positions)),
-        )
+            self.where = f"batch {index}, row {row}, position {position}"
+
+    def findings(self) -> Iterator[Finding]:
+        if self.lost:
+            share = self.lost / max(1, self.positions)
+            yield Finding(
+                "TARGET-MASK/lost",
+                "stop",
+                STAGE,
+                location=f"targets: {self.where}",
+                numbers=numbers(lost=self.lost, positions=self.positions, share=share),
+            )
 
 
 def _weights(subject: Subject, example: Example, index: int) -> Iterator[Finding]:
