@@ -136,8 +136,3 @@ def on_ids(
 def some(share: float) -> Callable[[Any], bool]:
     """A share of the documents, chosen by their text."""
     return lambda one: int(one.id[:4], 16) % 1000 < 1000 * share
-
-
-def source_is(name: str) -> Callable[[Any], bool]:
-    """Documents of one source."""
-    return lambda one: bool(one.source == name)

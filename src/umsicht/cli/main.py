@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -20,6 +21,9 @@ from umsicht.words import LANGUAGES, language, set_language, t
 
 if TYPE_CHECKING:
     import cyclopts
+
+_SHORT_WRITE = re.compile(r"\b\d+ requested and \d+ written\b")
+"""What numpy says, without an error number, where the disk fills in mid-write."""
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_GUARD, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -178,8 +182,7 @@ def _usage(error: Exception, arguments: list[str]) -> UserError:
 
 def _explain_os_error(error: OSError) -> UserError:
     where = str(error.filename or "")
-    # numpy reports a short write as "N requested and M written", without an error number
-    if error.errno in (errno.ENOSPC, errno.EDQUOT) or "requested and" in str(error):
+    if error.errno in (errno.ENOSPC, errno.EDQUOT) or _SHORT_WRITE.search(str(error)):
         return UserError(
             t("cli.disk_full"), where=where, why=t("cli.disk_full.why"), fix=t("cli.disk_full.fix")
         )

@@ -11,7 +11,7 @@ import numpy as np
 from umsicht.diagnose.curves import EPOCH, LR, TRAIN, TRAIN_EVAL, VAL, Curves
 from umsicht.diagnose.level_shifts import level_shifts
 from umsicht.diagnose.model import Event
-from umsicht.diagnose.series import Floats, Series, noise_sigma, trailing_median
+from umsicht.diagnose.series import Floats, Series, trailing_median
 from umsicht.diagnose.thresholds import Thresholds
 
 
@@ -218,8 +218,3 @@ def frozen(curves: Curves, limits: Thresholds) -> list[Event]:
         "share": float(val.steps[-1] - val.steps[start]) / span,
     }
     return [Event("frozen", val.name, int(val.steps[start]), int(val.steps[-1]), False, "", numbers)]
-
-
-def settled_noise(series: Series) -> float:
-    """Robust noise of a training curve in its second half."""
-    return noise_sigma(series.values[len(series) // 2 :], 1e-6)

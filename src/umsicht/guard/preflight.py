@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -252,8 +251,3 @@ def small_source(recipe: Recipe, data: TokenData) -> PackedSource:
         mix=mix,
         total_steps=None,
     )
-
-
-def without_model(subject: Subject) -> Subject:
-    """The data half of a subject, for checks before there is a model."""
-    return dataclasses.replace(subject, model=None, loss=None)

@@ -113,15 +113,6 @@ class Metrics:
                 return unspell(row[name])
         return None
 
-    def last_of(self, prefix: str) -> dict[str, float]:
-        """The last value of every numeric metric whose name begins with `prefix`."""
-        found: dict[str, float] = {}
-        for row in self.rows:
-            for name, value in row.items():
-                if name.startswith(prefix) and isinstance(value := unspell(value), int | float):
-                    found[name] = float(value)
-        return found
-
 
 def read_metrics(path: Path | str) -> Metrics:
     """Read a `metrics.jsonl`. A missing file gives no rows; damage is counted, never raised."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from umsicht.record.ids import file_digest
@@ -296,10 +295,3 @@ def _label(section: str, name: str) -> str:
 
 def _cell(value: str) -> str:
     return value.replace("|", "\\|").replace("\n", " ")
-
-
-def write_markdown(run: Run, path: Path) -> None:
-    """The sheet as a Markdown file."""
-    from umsicht.record.files import atomic_write
-
-    atomic_write(path, sheet(run).to_markdown())

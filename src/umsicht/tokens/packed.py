@@ -131,10 +131,6 @@ class PackedSource:
             part = slice(first, min(first + rows, stop))
             yield self._read(groups[part], epochs[part], numbers[part])
 
-    def row_pieces(self, group: int, epoch: int, row: int) -> list[tuple[int, int, int, int]]:
-        """What a row holds as (document, start, length, place): for audits and for showing people a batch."""
-        return [(p.document, p.start, p.length, p.at) for p in self._layout(group, epoch).pieces(row)]
-
     def _rows_of(self, step: int) -> tuple[Int64s, Int64s, Int64s]:
         """Group, epoch and row within the epoch of each row of the batch of `step`."""
         n = self.rows_per_batch

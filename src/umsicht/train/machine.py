@@ -54,19 +54,6 @@ def threads_are_named(settings: TrainSettings) -> bool:
     return settings.threads is not None or bool(os.environ.get("OMP_NUM_THREADS"))
 
 
-def threads_advice(cores: int) -> list[str]:
-    """Sentences on the number of threads: what training will do here, and what a busy machine needs."""
-    named = os.environ.get("OMP_NUM_THREADS", "")
-    if named.isdigit() and int(named) > cores:
-        return [t("train.advice_threads_more", named=named, cores=cores)]
-    busy = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
-    if busy > cores:
-        return [t("train.advice_busy", load=f"{busy:.1f}", cores=cores)]
-    if named:
-        return [t("train.advice_threads_named", named=named)]
-    return [t("train.advice_threads_timed", cores=cores)]
-
-
 def choose_device(wanted: str) -> str:
     """`auto` takes CUDA, then MPS, then the processor. Raises UserError where a named device is absent."""
     has = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}

@@ -7,16 +7,12 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import os
-import platform
 import resource
 import sys
 from contextlib import suppress
 from pathlib import Path
 
 import torch
-
-from umsicht.words import t
 
 
 class PeakMemory:
@@ -58,17 +54,6 @@ def give_back() -> None:
     """Ask the allocator to return what is free (glibc; elsewhere nothing)."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
-
-
-SMALL_BLOCK = 1 << 20
-
-
-def allocator_advice() -> list[str]:
-    """Sentences on the C library's allocator: nothing need be set; a low mapping threshold costs much."""
-    value = os.environ.get("MALLOC_MMAP_THRESHOLD_", "")
-    if value.isdigit() and int(value) < SMALL_BLOCK:
-        return [t("train.advice_mmap", value=value)]
-    return [t("train.advice_allocator")] if platform.libc_ver()[0] == "glibc" else []
 
 
 def available_bytes(device: torch.device | str) -> int | None:

@@ -52,8 +52,7 @@ def digit_at(buffer: Any, at: int, end: int, codes: Any) -> bool:
     c = b & (np.uint32(0xFF) >> (size + np.uint32(1)))
     for k in range(1, size):
         c = (c << np.uint32(6)) | (np.uint32(buffer[at + k]) & np.uint32(0x3F))
-    found: Any = c < len(codes) and _is_digit(codes[c])
-    return found  # type: ignore[no-any-return]  # a boolean once compiled
+    return bool(c < len(codes) and _is_digit(codes[c]))
 
 
 @kernel(boolean(BYTES, int64, int64, CODES))

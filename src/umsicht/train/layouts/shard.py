@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
@@ -32,10 +31,3 @@ def shard_model(model: Any, mesh: DeviceMesh) -> nn.Module:
 
 def _placement(parameter: nn.Parameter) -> Shard:
     return Shard(0)
-
-
-def gather_whole(model: nn.Module, group: dist.ProcessGroup) -> None:
-    """Give every rank whole weights again until the next forward pass (used to look, not to train)."""
-    for module in model.modules():
-        if isinstance(module, FSDPModule):
-            module.unshard()
