@@ -137,22 +137,44 @@ def test_help_imports_neither_torch_nor_the_command_line_library(tmp_path: Path)
 
 def test_an_interrupt_says_that_what_was_finished_is_kept(tmp_path: Path) -> None:
     (tmp_path / "text").mkdir()
-    os.mkfifo(tmp_path / "text" / "waits.txt")  # nobody writes to it: the run waits until it is interrupted
+    for number in range(4):
+        lines = (
+            f"Sentence {number} {line} of a text that takes its reader more than a moment.\n"
+            for line in range(60_000)
+        )
+        (tmp_path / "text" / f"{number}.txt").write_text("".join(lines))
     (tmp_path / "recipe.yaml").write_text(
         "name: waits\npreset: tiny\ncorpus: {sources: [{name: text, kind: files, path: text}]}\n"
     )
     run = subprocess.Popen(
         [sys.executable, "-m", "umsicht", "run", "recipe.yaml"],
         cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "UMSICHT_LANG": "en"},
     )
-    time.sleep(3)
+    while run.poll() is None and not (tmp_path / "artifacts").exists():
+        time.sleep(0.05)
     run.send_signal(signal.SIGINT)
     _, err = run.communicate(timeout=60)
     assert (run.returncode, "Traceback" in err) == (130, False)
     assert "Interrupted" in err
+
+
+def test_an_interrupt_inside_the_exec_of_a_library_ends_with_the_documented_code(tmp_path: Path) -> None:
+    (tmp_path / "interrupted.py").write_text(
+        "import sys\nfrom umsicht.cli import main\n"
+        "sys.modules['umsicht.cli.main']._dispatch = lambda arguments: exec('raise KeyboardInterrupt')\n"
+        "main([])"
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "interrupted",
+    ]  # only a module's run ends by the signal; a file's does not
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, "Traceback" in done.stderr) == (130, False)
 
 
 def test_a_short_write_of_numpy_is_told_as_a_full_disk() -> None:

@@ -288,3 +288,34 @@ def test_bad_input_names_the_argument(arguments: dict[str, Any], named: str) -> 
 def test_declarations_silence_what_they_declare() -> None:
     report = check(**healthy(loss=of_rows, declared=Declared(loss_mean_over="rows")), only=("T10 norm",))
     assert not report
+
+
+def test_one_target_that_is_not_trained_on_is_found_with_its_place() -> None:
+    batches = hugging()
+    batches[3]["labels"][1, 9] = -100
+    report = check(
+        model=Nano(),
+        loss=lambda logits, labels: cross_entropy(logits[:, :-1], labels[:, 1:]),
+        batches=batches,
+        declared=Declared(loss_on="all"),
+    )
+    assert report.cause is not None and report.cause.id == "TARGET-MASK/lost"
+    assert report.cause.location == "targets: batch 3, row 1, position 8"
+    assert report.cause.numbers["lost"] == 1
+
+
+def test_an_answer_whose_first_token_is_not_trained_on_is_found() -> None:
+    batches = hugging()
+    for number, batch in enumerate(batches):
+        answers = torch.zeros_like(batch["input_ids"])
+        answers[:, 10:] = 1
+        batch["completion_mask"] = answers
+        batch["labels"][:, : 11 if number == 2 else 10] = -100
+    report = check(
+        model=Nano(),
+        loss=lambda logits, labels: cross_entropy(logits[:, :-1], labels[:, 1:]),
+        batches=batches,
+        declared=Declared(loss_on="responses"),
+    )
+    assert report.cause is not None and report.cause.id == "TARGET-MASK/lost"
+    assert report.cause.location.startswith("targets: batch 2, row 0, position ")

@@ -38,6 +38,8 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         _show(error)
         code = error.exit_code
     except KeyboardInterrupt:
+        # An interrupt inside a library's exec() leaves CPython bent on dying by SIGINT at exit; the next exec() clears that.
+        exec("")
         print(t("cli.interrupted"), file=sys.stderr)
         code = EXIT_INTERRUPTED
     except BrokenPipeError:
