@@ -1,6 +1,7 @@
 """`make bench-faults`: plant every fault, loud and faint, and run healthy pipelines; see what the guards say.
 
-`python -m bench.faults` runs everything; names of faults or cases run those alone; `--part 1/4` begins with a quarter and goes on as long as it is let, keeping its rows,
+`python -m bench.faults` runs everything; names of faults or cases run those alone; `--part 1/4` begins with a quarter and goes on with the others',
+each row kept as it comes, so that what is interrupted continues with the same command and several processes may share the work;
 `--page` makes the page from the rows kept and says by how many states of the code they were made.
 """
 
@@ -13,6 +14,7 @@ import os
 import shutil
 import sys
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +76,7 @@ def keep(name: str, row: dict[str, Any]) -> None:
     atomic_json(KEPT / f"{name.replace(' ', '_')}.json", {"name": name, "code": code_digest(), **row})
 
 
-def run(tasks: list[Task], jobs: int) -> bool:
+def run(tasks: Iterable[Task], jobs: int) -> bool:
     """Run tasks, print a line each, keep the rows; True where every fault was named and every healthy run quiet."""
     by_name = {one.name: one for one in CASES}
     right = True
@@ -118,6 +120,14 @@ def in_order(tasks: list[Task]) -> list[Task]:
         if index % 3 == 2 and quiet:
             mixed.append(quiet.pop(0))
     return [*mixed, *quiet, *settled]
+
+
+def still_open(tasks: list[Task]) -> Iterator[Task]:
+    """Tasks whose row nobody has made by the time their turn comes: several processes may share the work."""
+    code = code_digest()
+    for task in tasks:
+        if task[0] not in kept_rows(code):
+            yield task
 
 
 def compose() -> None:
@@ -166,7 +176,7 @@ def main() -> None:
         number, count = (int(value) for value in wanted.part.split("/"))
         mine = tasks[number - 1 :: count]
         others = [task for task in tasks if task not in mine]
-        run(in_order([*mine, *others]), wanted.jobs)
+        run(still_open([*in_order(mine), *in_order(others)]), wanted.jobs)
         return
     if wanted.names:
         sys.exit(not run(tasks, wanted.jobs))
