@@ -29,6 +29,7 @@ from umsicht.record.files import atomic_json
 __all__ = ["SHORT", "forked", "judge", "main", "run_case"]
 
 KEPT = ROOT / "build" / "bench" / "faults"
+SHORT_HEALTHY = ("seed 1", "byte level", "resumed")
 SHORT = (
     "TX1-faint",
     "TX6-faint",
@@ -62,7 +63,7 @@ def chosen(names: list[str]) -> tuple[list[Task], list[Task]]:
         if (one.name in SHORT if QUICK and not names else True)
         and (not names or one.name in names or one.fault in names)
     ]
-    runs = list(healthy.HEALTHY)[: 3 if QUICK else None]
+    runs = SHORT_HEALTHY if QUICK else tuple(healthy.HEALTHY)
     quiet: list[Task] = [
         (f"healthy {name}", healthy.run_healthy, (name,))
         for name in runs

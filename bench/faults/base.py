@@ -248,7 +248,17 @@ class Pipeline:
             root=self.folder,
             objective=self.objective,
             declared=self.declared,
+            start=self.options.get("start"),
         )
+
+    def start_at(self, weights: Path) -> None:
+        """Continue from trained weights, as a recipe's `train.start_from` does."""
+        from umsicht.train.warm import start_from
+
+        train = self.recipe.train.model_copy(update={"start_from": str(weights)})
+        self.recipe = self.recipe.model_copy(update={"train": train})
+        self.options["start"] = weights
+        self.make_model = lambda: start_from(weights, self.config)
 
 
 def recipe(**changes: Any) -> Recipe:

@@ -8,6 +8,7 @@ from typing import Any
 
 from bench.faults import base, watched
 from umsicht.guard import preflight
+from umsicht.model import save_weights
 from umsicht.recipe import Recipe
 from umsicht.recipe.tokens import MixSettings, PhaseSettings
 from umsicht.recipe.train import (
@@ -93,11 +94,19 @@ HEALTHY: dict[str, Any] = {
     "an empty document among many": base.recipe,
     "several epochs": lambda: _train(global_batch_tokens=2048),
     "resumed": base.recipe,
+    "continued from trained weights": base.recipe,
 }
 
 
+def trained(pipeline: base.Pipeline, folder: Path, steps: int = 150) -> Path:
+    """Weights after a short run of the pipeline itself."""
+    folder.mkdir()
+    model = watched.train(pipeline, folder, steps)["model"]
+    return save_weights(model, folder / "weights")
+
+
 def run_healthy(name: str, folder: Path) -> dict[str, Any]:
-    """Contracts first, then a real run with all monitors on; for `resumed` in two parts."""
+    """Contracts first, then a real run with all monitors on; for `resumed` in three parts."""
     base.single_thread()
     begun = time.monotonic()
     pipeline = base.begin(HEALTHY[name](), folder)
@@ -105,9 +114,12 @@ def run_healthy(name: str, folder: Path) -> dict[str, Any]:
         pipeline.train.insert(7, base.as_text(pipeline.train[7], " "))
     pipeline.make_tokens()
     pipeline.make_run()
+    if name.startswith("continued"):
+        pipeline.start_at(trained(pipeline, folder / "earlier"))
     report = preflight(pipeline.inputs(), all=True)
     checked = time.monotonic() - begun
-    seen = watched.train(pipeline, folder, STEPS)
+    halts = (47, 90) if name == "resumed" else ()
+    seen = watched.train(pipeline, folder, STEPS, halts)
     return {
         "named": [
             {

@@ -5,14 +5,30 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from umsicht.findings import Finding
 from umsicht.guard import monitors
 from umsicht.recipe.train import BudgetSettings, CheckpointSettings
 from umsicht.record import Run
 from umsicht.train import Trainer
+from umsicht.train.hooks import Hook, StopRun, View
 
 
-def train(pipeline: Any, folder: Path, steps: int) -> dict[str, Any]:
-    """Train `steps` steps; returns the run's findings, its length and how it ended."""
+class _Halt(Hook):
+    """Ends a run before `step` moves the weights, so that it can be gone on with."""
+
+    name = "bench-halt"
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def after_backward(self, view: View) -> None:
+        """A note is no alarm."""
+        if view.step == self.step:
+            raise StopRun(Finding("RECORD/rehearsal-over", "note", "run"))
+
+
+def train(pipeline: Any, folder: Path, steps: int, halts: tuple[int, ...] = ()) -> dict[str, Any]:
+    """Train `steps` steps, in several parts where it is to halt in between; returns the run's findings, its length, how it ended, and the model."""
     recipe = pipeline.recipe
     settings = recipe.train.model_copy(
         update={
@@ -21,24 +37,30 @@ def train(pipeline: Any, folder: Path, steps: int) -> dict[str, Any]:
         }
     )
     run = Run.create(folder / "run", {"name": "watched", "recipe": {}, "inputs": {}, "seed": 0})
-    source = pipeline.make_source(steps)
-    hooks = monitors(
-        recipe.check,
-        run=run,
-        source=source,
-        settings=settings,
-        schedule_steps=steps,
-        tokenizer=pipeline.tokenizer,
-        objective=pipeline.objective,
-    )
-    trainer = Trainer(
-        pipeline.make_model(),
-        source,
-        settings,
-        run,
-        hooks=hooks,
-        seed=recipe.seed,
-        objective=pipeline.objective,
-    )
-    outcome = trainer.fit()
-    return {"findings": run.findings(), "steps": outcome.step, "reason": outcome.reason}
+    for halt in (*halts, 0):
+        source = pipeline.make_source(steps)
+        hooks = monitors(
+            recipe.check,
+            run=run,
+            source=source,
+            settings=settings,
+            schedule_steps=steps,
+            tokenizer=pipeline.tokenizer,
+            objective=pipeline.objective,
+        )
+        trainer = Trainer(
+            pipeline.make_model(),
+            source,
+            settings,
+            run,
+            hooks=[*hooks, *([_Halt(halt)] if halt else [])],
+            seed=recipe.seed,
+            objective=pipeline.objective,
+        )
+        outcome = trainer.fit()
+    return {
+        "findings": run.findings(),
+        "steps": outcome.step,
+        "reason": outcome.reason,
+        "model": trainer.model,
+    }

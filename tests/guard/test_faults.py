@@ -13,15 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench.faults import healthy
-from bench.faults.__main__ import SHORT
+from bench.faults.__main__ import SHORT, SHORT_HEALTHY
 from bench.faults.cases import CASES
 from bench.faults.judge import judge
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 BY_NAME = {case.name: case for case in CASES}
-HEALTHY = list(healthy.HEALTHY)[:3]
 SERVER = """
 import json, sys
 from bench.faults import healthy
@@ -40,7 +38,7 @@ print(json.dumps(answers))
 def answers() -> dict[str, Any]:
     """What the guards said of each."""
     done = subprocess.run(
-        [sys.executable, "-c", SERVER, json.dumps([list(SHORT), HEALTHY])],
+        [sys.executable, "-c", SERVER, json.dumps([list(SHORT), list(SHORT_HEALTHY)])],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -57,7 +55,7 @@ def test_planted_fault_is_named(name: str, answers: dict[str, Any]) -> None:
     assert judge(BY_NAME[name], answers[name]) == "named", answers[name]
 
 
-@pytest.mark.parametrize("name", HEALTHY)
+@pytest.mark.parametrize("name", SHORT_HEALTHY)
 def test_healthy_pipeline_is_quiet(name: str, answers: dict[str, Any]) -> None:
     answer = answers[name]
     assert (answer["named"], answer.get("alarms"), answer["reason"]) == ([], [], "finished"), answer

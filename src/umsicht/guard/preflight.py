@@ -54,6 +54,8 @@ class PreflightInputs:
     root: Path | None = None
     declared: Declared | None = None
     objective: Any = None
+    start: Path | None = None
+    """The folder whose weights the run starts from, where it continues an older one."""
     elsewhere: Callable[[Path, int, int | None], Trace] | None = None
     """Trains one part of the resume rehearsal (folder, steps, stop) in a new process; nothing given: all parts in this one."""
 
@@ -66,7 +68,7 @@ def declared_by(recipe: Recipe, data: TokenData) -> Declared:
         name for name in shares if name in (data.train.sources if mix.by == "source" else data.train.slices)
     }
     return Declared(
-        freshly_initialised=True,
+        freshly_initialised=not recipe.train.start_from,
         document_mask=recipe.train.document_mask,
         positions_reset=recipe.train.document_mask or None,
         shares={name: shares[name] for name in known},
@@ -135,6 +137,7 @@ def subject_of(inputs: PreflightInputs, folder: Path, *, quick: bool = False) ->
         "benchmarks": inputs.benchmarks,
         "stage": stage,
         "elsewhere": inputs.elsewhere,
+        "start": inputs.start,
         "objective": objective,
         "eos_id": data.eos_id,
         "seq_len": recipe.model.seq_len,

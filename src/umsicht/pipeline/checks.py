@@ -38,6 +38,7 @@ def inputs_of(material: Material) -> PreflightInputs:
         planned_steps=material.planned_steps(),
         documents=lambda split: documents(material.made.corpus, "train" if split == "train" else "val"),
         root=walk.project.folder,
+        start=walk.root / walk.recipe.train.start_from if walk.recipe.train.start_from else None,
         elsewhere=functools.partial(_elsewhere, material),
     )
 

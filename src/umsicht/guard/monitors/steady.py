@@ -92,6 +92,7 @@ class LedgerMonitor(Hook):
         self.total = int(getattr(source, "total_rows", 0))
         self.by_group = len(getattr(source, "groups", [0])) > 1
         self.seen: set[int] = set()
+        self.coming: list[int] = []
         self.epoch = 0
         self.counts: deque[int] = deque(maxlen=64)
         self.contents: dict[int, int] = {}
@@ -122,7 +123,13 @@ class LedgerMonitor(Hook):
                 numbers=numbers(repeats=len(repeated), rows=len(rows), share=len(repeated) / len(rows)),
             )
             self._say(view, finding, stop=self.settings.stop_at_repeats)
-        self.seen.update(rows)
+        # A step that another monitor still stops has consumed nothing: after `--resume` its batch comes again.
+        self.coming = rows
+
+    def after_step(self, view: View) -> None:
+        """The step was made: its samples are used up."""
+        self.seen.update(self.coming)
+        self.coming = []
 
     def _right_batch(self, view: View, rows: list[int]) -> None:
         """Now and then ask the source itself what this step should have been fed."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from umsicht.guard.probe import Probe
 from umsicht.guard.probes import algebra, audit, wiring
 from umsicht.guard.probes.alongside import alongside
+from umsicht.guard.probes.baseline import baseline, loaded_as_written
 from umsicht.guard.probes.documents import document_isolation
 from umsicht.guard.probes.dtypes import dtypes
 from umsicht.guard.probes.evaluation import evaluation
@@ -37,6 +38,7 @@ _COMMON: tuple[Probe, ...] = (
     Probe("T10 norm", "loss-norm", loss_norm),
     Probe("T12", "overfit", overfit, slow=True),
     Probe("T13", "evaluation", evaluation),
+    Probe("T25", "evaluation", baseline),
     Probe("T16", "overlap", overlap),
     Probe("T17", "dtypes", dtypes),
 )
@@ -59,6 +61,7 @@ PIPELINE_PROBES: tuple[Probe, ...] = (
     Probe("T10", "batch-algebra", algebra.batch_algebra),
     Probe("T11", "one-step", audit.one_step),
     Probe("T13 loop", "evaluation", alongside, slow=True),
+    Probe("T25 load", "load", loaded_as_written),
     Probe("T14", "resume", rehearsal, slow=True),
     Probe("T21", "checkpoint", checkpoint_integrity, slow=True),
     Probe("stability", "stability", stability, slow=True),
