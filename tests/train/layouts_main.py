@@ -75,8 +75,18 @@ def config(family: str, layers: int) -> ModelConfig:
         head_dim=32,
         d_ff=512,
         seq_len=32,
-        softcap=None if family == "qwen3" else 15.0,
+        softcap=15.0 if family == "fast" else None,
     )
+
+
+NOT_ZERO = (
+    "o_proj.weight",
+    "down_proj.weight",
+    "head.weight",
+    "value_gate.weight",
+    "bias",
+    "positions.weight",
+)
 
 
 def model_of(case: dict[str, Any]) -> torch.nn.Module:
@@ -85,7 +95,7 @@ def model_of(case: dict[str, Any]) -> torch.nn.Module:
     generator = torch.Generator().manual_seed(5)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if name.endswith(("o_proj.weight", "down_proj.weight", "head.weight", "value_gate.weight")):
+            if name.endswith(NOT_ZERO):
                 parameter.normal_(0.0, 0.03, generator=generator)
     return model
 
@@ -114,10 +124,23 @@ def gradient_of(trainer: Trainer, layout: Any) -> dict[str, torch.Tensor]:
 
 
 def shapes(trainer: Trainer) -> dict[str, list[int]]:
+    """What this rank holds of some weights, and of the stream inside the first block it has."""
     wanted = ("q_proj.weight", "down_proj.weight", "embed.weight", "head.weight")
     from umsicht.train.reduction import local
 
-    return {n: list(local(p).shape) for n, p in trainer.model.named_parameters() if n.endswith(wanted)}
+    held = {n: list(local(p).shape) for n, p in trainer.model.named_parameters() if n.endswith(wanted)}
+    return {**held, "stream": STREAM}
+
+
+STREAM: list[int] = []
+
+
+def watch_stream(model: torch.nn.Module) -> None:
+    """Note the shape in which the stream reaches a norm."""
+    for name, module in model.named_modules():
+        if name.endswith("attention_norm"):
+            module.register_forward_pre_hook(lambda _, given: STREAM.__setitem__(slice(None), given[0].shape))
+            return
 
 
 def losses(run: Run) -> list[float]:
@@ -175,6 +198,7 @@ def main() -> None:
         ranks.after_first(prepare)
         layout = layout_of(ParallelSettings.model_validate(case["parallel"]), ranks)
         trainer = trainer_of(case, folder / name, layout)
+        watch_stream(trainer.model)
         gradient = gradient_of(trainer, layout)
         trainer.carried.optimizer.zero_grad()
         held = ranks.gather(shapes(trainer))

@@ -111,6 +111,24 @@ def test_sizes_that_do_not_fit_the_processes_are_refused() -> None:
         sizes_of(ParallelSettings(pipeline=2, tensor=2), 4)
 
 
+def test_the_stream_is_divided_where_rows_divide_and_nothing_drops_out() -> None:
+    from dataclasses import replace
+
+    from umsicht.model import ModelConfig
+    from umsicht.train.layouts.tensor import divides_stream
+
+    config = ModelConfig(
+        family="qwen3", n_tokens=512, vocab_size=512, d_model=64, n_layers=2, n_heads=4, n_kv_heads=4, head_dim=16, d_ff=128, seq_len=48
+    )  # fmt: skip
+    dropping = replace(config, dropout_residual=0.1)
+    assert divides_stream(config, 4, None) and divides_stream(config, 4, True)
+    assert not divides_stream(config, 4, False)
+    assert not divides_stream(config, 5, None) and not divides_stream(dropping, 4, None)
+    for unfit, ways in ((config, 5), (dropping, 4)):
+        with pytest.raises(UserError):
+            divides_stream(unfit, ways, True)
+
+
 def test_auto_shards_as_little_as_memory_asks() -> None:
     from umsicht.model import ModelConfig
     from umsicht.recipe.train import TrainSettings

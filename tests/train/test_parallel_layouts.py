@@ -32,6 +32,15 @@ LAYOUTS: dict[str, dict[str, Any]] = {
         "regularisation": {"z_loss": 0.001, "label_smoothing": 0.1},
         "document_mask": True,
     },
+    "tensor 4, stream whole on every rank": {
+        "parallel": {"tensor": 4, "sequence": False},
+        "optimizer": "muon",
+    },
+    "tensor 4, biases, table of positions, document mask": {
+        "parallel": {"tensor": 4, "sequence": True},
+        "family": "gpt2",
+        "document_mask": True,
+    },
     "shard 4, value embeddings, document mask": {
         "parallel": {"shard": 4},
         "family": "fast",
@@ -74,9 +83,9 @@ def test_shards_really_are_parts(short: dict[str, Any]) -> None:
     shapes = short["shard 2 × tensor 2"]["shapes"]
     assert shapes[0]["layers.0.attention.q_proj.weight"] == [64, 256]  # of [256, 256]: four ways
     assert shapes[0]["layers.0.mlp.down_proj.weight"] == [128, 256]  # of [256, 512]: both ways
-    assert {len(one) for one in short["data 2 × pipeline 2"]["shapes"]} == {
-        5
-    }  # half of the layers, one table
+    assert shapes[0]["stream"] == [2, 16, 256]  # of [2, 32, 256]: along the sequence
+    held = [set(one) - {"stream"} for one in short["data 2 × pipeline 2"]["shapes"]]
+    assert {len(one) for one in held} == {5}  # half of the layers, one table
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ HERE = Path(__file__).parent
 
 
 def torchrun(
-    n: int, script: str, wanted: dict[str, Any], *, timeout: float = 240
+    n: int, script: str, wanted: dict[str, Any], *, timeout: float = 1800
 ) -> subprocess.CompletedProcess[str]:
     """Run `tests/train/<script>` as `n` ranks of one thread each; its argument is `wanted` as JSON. Raises where it fails."""
     command = [
@@ -28,7 +28,7 @@ def torchrun(
         **os.environ,
         "OMP_NUM_THREADS": "1",
         "OMP_WAIT_POLICY": "PASSIVE",
-        "PYTHONPATH": str(HERE),
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(HERE), os.environ.get("PYTHONPATH", "")))),
     }
     done = subprocess.run(
         [*command, json.dumps(wanted)],

@@ -29,6 +29,11 @@ class ParallelSettings(Section):
     tensor: int = Field(
         1, ge=1, description="Processes among which each matrix and the vocabulary are split."
     )
+    sequence: bool | None = Field(
+        None,
+        description="tensor: divide the residual stream along the sequence too, which saves memory. "
+        "Not given: where the row length divides and nothing drops out.",
+    )
     pipeline: int = Field(1, ge=1, description="Groups of layers that work one after the other.")
     schedule: Literal["1f1b", "interleaved"] = Field(
         "1f1b", description="pipeline: order of forward and backward passes."

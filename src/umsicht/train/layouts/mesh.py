@@ -21,7 +21,12 @@ from umsicht.train.layouts.pieces import cut_along, is_distributed, laid_out_as_
 from umsicht.train.layouts.pipeline import Pipeline
 from umsicht.train.layouts.replicate import sum_gradients
 from umsicht.train.layouts.shard import shard_model
-from umsicht.train.layouts.tensor import partial_parameters, split_model
+from umsicht.train.layouts.tensor import (
+    check_rows,
+    divides_stream,
+    partial_parameters,
+    split_model,
+)
 from umsicht.train.layouts.vocabulary import VocabularyLoss
 from umsicht.train.muon import orthogonalise
 from umsicht.train.objective import LanguageModelling, Objective
@@ -58,6 +63,7 @@ class MeshLayout:
             self._groups[names] = self._group_along(names)
         self._pipeline: Pipeline | None = None
         self._partial: list[nn.Parameter] = []
+        self._divided = False
 
     def _coordinate(self, rank: int) -> tuple[int, ...]:
         return tuple(rank // math.prod(self._shape[i + 1 :]) % size for i, size in enumerate(self._shape))
@@ -112,11 +118,12 @@ class MeshLayout:
             )
             return self._pipeline.model
         if self.sizes.tensor > 1:
-            model = split_model(model, self.mesh["tensor"])
-            self._partial = partial_parameters(model)
+            self._divided = divides_stream(self._config, self.sizes.tensor, self.settings.sequence)
+            model = split_model(model, self.mesh["tensor"], divide_stream=self._divided)
         if self.sizes.shard > 1:
             model = shard_model(model, self.mesh["shard"])
-            self._partial = partial_parameters(model) if self.sizes.tensor > 1 else []
+        if self.sizes.tensor > 1:
+            self._partial = partial_parameters(model, divided_stream=self._divided)
         return model
 
     def fit_objective(self, objective: Objective) -> Objective:
@@ -134,6 +141,8 @@ class MeshLayout:
     ) -> Tensor:
         if self._pipeline is not None:
             return self._pipeline.backward(cast(LanguageModelling, objective), batches, count)
+        if self._divided:
+            check_rows([b.inputs.shape[1] for b in batches], self.sizes.tensor)
         return ALONE.backward(model, objective, batches, count, device)
 
     def gradients(self, parameters: Sequence[nn.Parameter]) -> None:
