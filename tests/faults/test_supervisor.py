@@ -20,6 +20,10 @@ from umsicht.survive.supervisor import Conditions, Supervisor
 from umsicht.survive.survival import Survival
 
 TOY = Path(__file__).with_name("toy_rank.py")
+LONG_S = 900.0
+"""How long a test waits for what must happen: far longer than any machine needs."""
+SILENCE_S = 6.0
+"""The step timeout of tests in which a rank hangs: longer than a loaded machine keeps a process waiting."""
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
 
 
@@ -32,9 +36,9 @@ def command(run: Run, steps: int, *options: str) -> list[str]:
 
 
 def supervise(
-    run: Run, steps: int, *options: str, ranks: int = 2, timeout_s: float = 20.0, **more: int
+    run: Run, steps: int, *options: str, ranks: int = 2, timeout_s: float = 120.0, max_restarts: int = 100
 ) -> int:
-    conditions = Conditions(ranks=ranks, step_timeout_s=timeout_s, **more)
+    conditions = Conditions(ranks=ranks, step_timeout_s=timeout_s, max_restarts=max_restarts)
     return Supervisor(command(run, steps, *options), run.folder, conditions, say=lambda _: None).run()
 
 
@@ -52,8 +56,8 @@ def meanwhile(act: Callable[[], None]) -> threading.Thread:
     return thread
 
 
-def wait_for(holds: Callable[[], bool], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
+def wait_for(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + LONG_S
     while not holds():
         assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(0.01)
@@ -69,13 +73,15 @@ def test_a_job_without_faults_ends_with_its_ranks_code_and_counts_nothing_lost(t
 
 def test_a_killed_rank_is_named_and_the_job_goes_on_from_the_checkpoint(tmp_path: Path) -> None:
     run = new_run(tmp_path / "run")
+    began = time.monotonic()
     assert supervise(run, 20, "die=13") == 0
+    took = time.monotonic() - began
     (fall,) = events(run, "fall")
     assert (fall["kind"], fall["rank"], fall["step"], fall["reason"]) == ("died", 1, 13, "SIGKILL")
     assert fall["phase"] == "compute" and fall["host"]
     sums = Survival.read(run.folder)
     assert sums.restarts == 1 and sums.steps_lost == 3 and sums.steps_executed == 23
-    assert sums.mttr_s is not None and 0 < sums.mttr_s < 30
+    assert sums.mttr_s is not None and 0 < sums.mttr_s < took
     assert steps_logged(run) == [*range(1, 13), *range(11, 21)]
     assert [row["id"] for row in run.findings()] == ["SURVIVE/rank-died"]
 
@@ -97,7 +103,7 @@ def test_restarts_can_be_limited(tmp_path: Path) -> None:
 
 def test_a_rank_that_hangs_is_named_with_its_stack(tmp_path: Path) -> None:
     run = new_run(tmp_path / "run")
-    assert supervise(run, 20, "hang=8", timeout_s=3.0) == 0
+    assert supervise(run, 20, "hang=8", timeout_s=SILENCE_S) == 0
     (fall,) = events(run, "fall")
     assert (fall["kind"], fall["rank"], fall["step"], fall["phase"]) == ("stuck", 1, 8, "compute")
     assert "toy_rank.py" in str(fall["stack"]) and "strike" in str(fall["stack"])
@@ -108,19 +114,21 @@ def test_a_stopped_rank_is_named_and_one_that_goes_on_in_time_is_not(tmp_path: P
     run = new_run(tmp_path / "run")
 
     def stop_and_go() -> None:
-        wait_for(lambda: bool(events(run, "start")) and (run.folder / "log").exists())
+        wait_for(lambda: (run.folder / "log").exists() and len(steps_logged(run)) > 6)
         pid = int(events(run, "start")[0]["pids"]["1"])  # type: ignore[index]
         os.kill(pid, signal.SIGSTOP)
         time.sleep(1.0)
         os.kill(pid, signal.SIGCONT)
-        time.sleep(0.5)
+        reached = len(steps_logged(run))
+        wait_for(lambda: len(steps_logged(run)) > reached + 3)
         os.kill(pid, signal.SIGSTOP)
+        (run.folder / "go").touch()
 
     meanwhile(stop_and_go)
-    assert supervise(run, 60, "pace=0.05", timeout_s=4.0) == 0
+    assert supervise(run, 60, "pace=0.02", "hold=50", timeout_s=SILENCE_S) == 0
     (fall,) = events(run, "fall")
     assert (fall["kind"], fall["rank"], fall["reason"]) == ("frozen", 1, "SIGSTOP")
-    assert 4.0 < float(str(fall["silent_s"])) <= 8.0
+    assert SILENCE_S < float(str(fall["silent_s"])) <= 2 * SILENCE_S
 
 
 @pytest.mark.parametrize(
@@ -134,9 +142,9 @@ def test_a_launcher_that_is_told_to_stop_loses_no_step(tmp_path: Path, number: i
         os.kill(os.getpid(), number)
 
     meanwhile(ask)
-    assert supervise(run, 500, "pace=0.02") == code
+    assert supervise(run, 5000, "pace=0.02") == code
     last = steps_logged(run)[-1]
-    assert int((run.folder / "checkpoint").read_text()) == last < 500
+    assert int((run.folder / "checkpoint").read_text()) == last < 5000
     assert supervise(run, last + 5) == 0
     sums = Survival.read(run.folder)
     assert sums.steps_lost == 0 and sums.restarts == 0 and sums.launches == 2
@@ -158,7 +166,7 @@ def test_a_second_launcher_is_refused_and_a_killed_one_leaves_no_ranks_and_no_lo
     pids = [int(pid) for pid in events(run, "start")[0]["pids"].values()]  # type: ignore[attr-defined]
     launcher.kill()
     launcher.wait()
-    wait_for(lambda: not any(alive(pid) for pid in pids), 10.0)
+    wait_for(lambda: not any(alive(pid) for pid in pids))
     reached = steps_logged(run)[-1]
     assert supervise(run, reached + 10) == 0
     sums = Survival.read(run.folder)

@@ -1,7 +1,7 @@
 """A rank without torch: beats as a real one does, waits for its neighbours at every step, keeps a checkpoint. Started by the supervisor's tests.
 
 Usage: toy_rank.py FOLDER STEPS [key=value …]; keys: pace (seconds a step), fail=STEP (raise there, every time), die=STEP (SIGKILL itself there, once),
-hang=STEP (loop there for ever, once), code=N (exit code at the end), slow_start=SECONDS.
+hang=STEP (loop there for ever, once), hold=STEP (every rank waits there until the file FOLDER/go is there), code=N (exit code at the end).
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ def main() -> int:
     stop: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
         signal.signal(number, lambda n, _: stop.append(n))
-    time.sleep(float(options.get("slow_start", "0")))
     checkpoint = folder / "checkpoint"
     begun = int(checkpoint.read_text()) if checkpoint.exists() else 0
     pulse.resumed(begun)
@@ -37,6 +36,9 @@ def main() -> int:
         pulse.begin(step)
         pulse.at("compute")
         time.sleep(float(options.get("pace", "0.01")))
+        while options.get("hold") == str(step) and not (folder / "go").exists():
+            pulse.at("compute")
+            time.sleep(0.01)
         strike(folder, options, step, rank)
         stopping = agreed(meet, rank, world, step, bool(stop))
         if rank == 0:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from bench.survival.job import Job, K
 from bench.survival.registry import Figures, SkippedError, scenario
@@ -154,7 +155,7 @@ def network_cut(subjects: Subjects) -> Figures:
     yield "largest relative difference of a loss", away(first, reference), "<= 1e-05"
 
 
-def _next(job: Job, kind: str, seen: int) -> dict[str, object]:
+def _next(job: Job, kind: str, seen: int) -> dict[str, Any]:
     """The event of a kind after the first `seen` ones."""
     return job.wait_event(kind, seen + 1)
 

@@ -99,7 +99,7 @@ def clock_jumps(subjects: Subjects) -> Figures:
     offset = project / "offset"
     offset.write_text("0")
     environment = {"LD_PRELOAD": str(shim(project)), "CLOCK_OFFSET": str(offset)}
-    looks = []
+    looks: list[subprocess.Popen[str]] = []
     with Job(project, environment=environment, timeout_s=TIMEOUT_S) as job:
         for step, jump in ((20, 3600), (60, -3600), (100, 0), (140, 3600)):
             job.wait_step(step)
