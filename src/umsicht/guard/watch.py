@@ -229,7 +229,7 @@ class Watch:
             for parameter, gradient in kept:
                 parameter.grad = gradient
             restore_random_state(state)
-        from umsicht.guard.probes.wiring import relative_gap, scale_of
+        from umsicht.guard.probes.micro import relative_gap, scale_of
 
         factor, cosine = scale_of(got, want)
         if relative_gap(got, want) > 1e-2 and cosine < 0.999:

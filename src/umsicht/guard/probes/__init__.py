@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from umsicht.guard.probe import Probe
-from umsicht.guard.probes import algebra, audit, wiring
+from umsicht.guard.probes import algebra, audit, micro, wiring
 from umsicht.guard.probes.alongside import alongside
 from umsicht.guard.probes.baseline import baseline, loaded_as_written
 from umsicht.guard.probes.documents import document_isolation
@@ -11,7 +11,7 @@ from umsicht.guard.probes.dtypes import dtypes
 from umsicht.guard.probes.evaluation import evaluation
 from umsicht.guard.probes.fed_rows import boundary_tokens, repeated_rows
 from umsicht.guard.probes.initial import initialisation
-from umsicht.guard.probes.ledger import order, rows
+from umsicht.guard.probes.ledger import order
 from umsicht.guard.probes.mask import active_targets
 from umsicht.guard.probes.net import safety_net
 from umsicht.guard.probes.norm import loss_norm
@@ -20,6 +20,7 @@ from umsicht.guard.probes.overlap import overlap
 from umsicht.guard.probes.prefix import causal_prefix
 from umsicht.guard.probes.rawtext import raw_text
 from umsicht.guard.probes.resume import checkpoint_integrity, rehearsal
+from umsicht.guard.probes.row_contents import rows
 from umsicht.guard.probes.shift import shift
 from umsicht.guard.probes.stability import stability
 from umsicht.guard.probes.storage import batch_ids, boundaries, token_ids
@@ -47,7 +48,7 @@ PROBES: tuple[Probe, ...] = (
     *_COMMON,
     Probe("T3 batches", "boundaries", boundary_tokens),
     Probe("T15 batches", "data-order", repeated_rows),
-    Probe("T10", "batch-algebra", wiring.batch_algebra),
+    Probe("T10", "batch-algebra", micro.batch_algebra),
     Probe("T11", "one-step", wiring.one_step),
 )
 

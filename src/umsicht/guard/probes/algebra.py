@@ -10,9 +10,9 @@ import torch
 from torch.nn import functional
 
 from umsicht.findings import Finding
+from umsicht.guard.probes.micro import relative_gap, scale_of
 from umsicht.guard.probes.norm import silent
 from umsicht.guard.probes.rehearse import Masked, Stage, Trace, stage_of
-from umsicht.guard.probes.wiring import relative_gap, scale_of
 from umsicht.guard.subject import Subject, numbers, wake
 from umsicht.recipe.train import TrainSettings
 from umsicht.tokens.batch import IGNORE, Batch

@@ -11,9 +11,9 @@ import torch
 from umsicht.findings import Finding
 from umsicht.guard.probes.algebra import independent, silent_models
 from umsicht.guard.probes.closed_form import schedule
+from umsicht.guard.probes.micro import relative_gap, scale_of
 from umsicht.guard.probes.rehearse import Stage, fit, stage_of
 from umsicht.guard.probes.replayed import Replayed, base_rate
-from umsicht.guard.probes.wiring import relative_gap, scale_of
 from umsicht.guard.subject import Subject, numbers, wake
 from umsicht.recipe.train import TrainSettings
 from umsicht.train.hooks import Hook, View

@@ -1,0 +1,222 @@
+"""T10 on anybody's step: what it does with micro-batches, with padding, with the gradient of the step before."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from umsicht.findings import Finding
+from umsicht.guard.adapt_batch import Example
+from umsicht.guard.probe import Cannot
+from umsicht.guard.probes.mask import expected_active
+from umsicht.guard.probes.norm import silent, unevenly_masked
+from umsicht.guard.probes.wiring import get_optimizer
+from umsicht.guard.subject import Subject, numbers, to_device
+
+TOLERANCE = {torch.float32: 2e-4, torch.float64: 1e-9, torch.bfloat16: 3e-2, torch.float16: 3e-2}
+
+
+def batch_algebra(subject: Subject) -> Iterator[Finding]:
+    """One batch of B, B micro-batches of one, and uneven ones give the gradient of the mean over all active targets; padding changes nothing."""
+    loss_view = subject.need_loss()
+    module = subject.need_module()
+    yield from _padding(subject)
+    if subject.train_step is None:
+        if loss_view.form == "logits" or subject.optimizer is None:
+            raise Cannot("no train_step was given: how your loop puts micro-batches together cannot be seen")
+        raise Cannot("no train_step was given: how your loop puts micro-batches together cannot be seen")
+    optimizer = get_optimizer(subject)
+    example = unevenly_masked(subject.small, subject.label_offset) or subject.small
+    example = to_device(example, subject.need_model().device)
+    pieces = [example.take(slice(row, row + 1)) for row in range(example.ids.shape[0])]
+    with silent(module):
+        yield from _step_gradients(subject, optimizer, example, pieces)
+
+
+def reference_gradient(subject: Subject, pieces: list[Example]) -> dict[str, torch.Tensor]:
+    """Gradient of the mean over all active targets of all pieces, from the loss of each piece and its own count."""
+    module = subject.need_module()
+    loss_view = subject.need_loss()
+    kept = [(p, p.grad) for p in module.parameters()]
+    for parameter in module.parameters():
+        parameter.grad = None
+    counts = [int(expected_active(piece, subject.label_offset).sum()) for piece in pieces]
+    total = max(1, sum(counts))
+    for piece, count in zip(pieces, counts, strict=True):
+        if count:
+            (loss_view.of(piece) * (count / total)).backward()  # type: ignore[no-untyped-call]
+    found = {name: p.grad.detach().clone() for name, p in module.named_parameters() if p.grad is not None}
+    for parameter, gradient in kept:
+        parameter.grad = gradient
+    return found
+
+
+def relative_gap(left: dict[str, torch.Tensor], right: dict[str, torch.Tensor]) -> float:
+    """Norm of the difference over the norm of `right`, all tensors together."""
+    names = set(left) | set(right)
+    gap = size = 0.0
+    for name in names:
+        a, b = left.get(name), right.get(name)
+        if a is None or b is None:
+            other = a if a is not None else b
+            assert other is not None
+            gap += float(other.double().square().sum())
+            continue
+        gap += float((a.double() - b.double()).square().sum())
+        size += float(b.double().square().sum())
+    return math.sqrt(gap / max(size, 1e-30))
+
+
+def scale_of(left: dict[str, torch.Tensor], right: dict[str, torch.Tensor]) -> tuple[float, float]:
+    """The factor that fits `left` = factor · `right` best, and how well (cosine)."""
+    dot = sum(float((left[name].double() * right[name].double()).sum()) for name in left if name in right)
+    a = math.sqrt(sum(float(value.double().square().sum()) for value in left.values()))
+    b = math.sqrt(sum(float(value.double().square().sum()) for value in right.values()))
+    return dot / max(b * b, 1e-30), dot / max(a * b, 1e-30)
+
+
+def _step_gradients(
+    subject: Subject, optimizer: torch.optim.Optimizer, whole: Example, pieces: list[Example]
+) -> Iterator[Finding]:
+    assert subject.train_step is not None
+    module = subject.need_module()
+    limit = TOLERANCE.get(subject.need_model().dtype, 3e-2)
+    clip = subject.declared.clip
+    for label, parts in (
+        ("one batch", [whole]),
+        ("micro-batches of one", pieces),
+        ("uneven micro-batches", _uneven(whole)),
+    ):
+        with subject.borrowed(optimizer):
+            seen: list[dict[str, torch.Tensor]] = []
+            expected: list[dict[str, torch.Tensor]] = []
+            original = optimizer.step
+
+            def spy(
+                *arguments: Any,
+                _original: Any = original,
+                _seen: list[dict[str, torch.Tensor]] = seen,
+                **keywords: Any,
+            ) -> Any:
+                _seen.append(
+                    {
+                        name: p.grad.detach().clone()
+                        for name, p in module.named_parameters()
+                        if p.grad is not None
+                    }
+                )
+                return _original(*arguments, **keywords)
+
+            optimizer.step = spy  # type: ignore[method-assign]
+            try:
+                for _ in range(2):
+                    with subject.need_model().mode(training=True):
+                        expected.append(reference_gradient(subject, parts))
+                        subject.train_step(
+                            subject.need_model().model, optimizer, [part.raw for part in parts]
+                        )
+            finally:
+                optimizer.step = original  # type: ignore[method-assign]
+        if not seen:
+            yield Finding(
+                "OPT-WIRING/no-step",
+                "stop",
+                "batch-algebra",
+                location="training step",
+                numbers=numbers(calls=2),
+            )
+            return
+        if len(seen) > 2:
+            yield Finding(
+                "LOSS-NORM/step-per-micro-batch",
+                "stop",
+                "batch-algebra",
+                location="training step",
+                numbers=numbers(steps=len(seen), calls=2, micro_batches=len(parts)),
+            )
+            return
+        for index, (got, want) in enumerate(zip(seen, expected, strict=False)):
+            want = _clipped(want, clip)
+            gap = relative_gap(got, want)
+            if gap > limit:
+                factor, cosine = scale_of(got, want)
+                yield _named(label, index, gap, factor, cosine, len(parts))
+                return
+
+
+def _clipped(gradient: dict[str, torch.Tensor], clip: float | None) -> dict[str, torch.Tensor]:
+    if clip is None:
+        return gradient
+    norm = math.sqrt(sum(float(value.double().square().sum()) for value in gradient.values()))
+    return {name: value * (clip / norm) for name, value in gradient.items()} if norm > clip else gradient
+
+
+def _named(label: str, index: int, gap: float, factor: float, cosine: float, parts: int) -> Finding:
+    """A factor alone is a wrong divisor; another direction is wrong weights; only the second step wrong is a gradient left over."""
+    counts = numbers(gap=gap, factor=factor, cosine=cosine, micro_batches=parts, case=label, call=index + 1)
+    if index == 1:
+        name = "OPT-WIRING/gradient-left-over"
+    elif cosine > 0.9999:
+        name = "LOSS-NORM/divisor"
+    else:
+        name = "LOSS-NORM/micro-batches"
+    return Finding(name, "stop", "batch-algebra", location="training step", numbers=counts)
+
+
+def _uneven(whole: Example) -> list[Example]:
+    rows = whole.ids.shape[0]
+    if rows < 3:
+        return [whole.take(slice(row, row + 1)) for row in range(rows)]
+    return [whole.take(slice(0, rows - 1)), whole.take(slice(rows - 1, rows))]
+
+
+def _padding(subject: Subject) -> Iterator[Finding]:
+    """More padding at the right end must change neither loss nor gradient, where the batch has a way to say what is padding."""
+    example = subject.small
+    if example.labels is None or example.attention_mask is None or example.attention_mask.dim() != 2:
+        return
+    loss_view = subject.need_loss()
+    padded = pad_right(example, 5)
+    module = subject.need_module()
+    with torch.no_grad(), silent(module), subject.need_model().mode(training=True):
+        try:
+            plain, more = float(loss_view.of(example)), float(loss_view.of(padded))
+        except (RuntimeError, IndexError, ValueError):
+            return
+    if math.isfinite(plain) and abs(more - plain) > 1e-3 * abs(plain) + 1e-5:
+        yield Finding(
+            "TARGET-MASK/padding-counts",
+            "stop",
+            "batch-algebra",
+            location="loss",
+            numbers=numbers(plain=plain, padded=more, columns=5),
+        )
+
+
+def pad_right(example: Example, columns: int) -> Example:
+    """The batch with `columns` more positions of padding."""
+    from umsicht.guard.adapt_batch import _map, read_batch
+
+    fills = {"labels": -100, "attention_mask": 0, "document_ids": -1}
+    known = {
+        id(value): fills.get(name, 0)
+        for name, value in vars(example).items()
+        if isinstance(value, torch.Tensor)
+    }
+    shape = example.ids.shape
+
+    def longer(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor) or value.shape != shape:
+            return value
+        fill = known.get(id(value), 0)
+        if value.data_ptr() == (example.labels.data_ptr() if example.labels is not None else 0):
+            fill = -100
+        tail = torch.full((shape[0], columns), fill, dtype=value.dtype, device=value.device)
+        if fill == 0 and value.data_ptr() == example.ids.data_ptr():
+            tail = value[:, -1:].expand(-1, columns)
+        return torch.cat([value, tail], dim=1)
+
+    return read_batch(_map(example.raw, longer))
