@@ -80,6 +80,7 @@ HEALTHY: dict[str, Any] = {
     "tied": lambda: _model(tied=True),
     "dropout": lambda: base.with_dropout(base.recipe()),
     "best-fit packing": lambda: base.best_fit(base.recipe()),
+    "document mask": lambda: _train(document_mask=True),
     "nanochat family": lambda: _model(family="nanochat"),
     "fast family": lambda: _model(family="fast"),
     "grouped keys": lambda: _model(n_heads=4, n_kv_heads=2, head_dim=8),

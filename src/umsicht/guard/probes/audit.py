@@ -110,7 +110,6 @@ def one_step(subject: Subject) -> Iterator[Finding]:
     stage = stage_of(subject)
     precision = str((stage.machine or {}).get("precision", "float32"))
     limit = 5e-4 if precision == "float32" else 5e-2
-    regular = stage.settings.regularisation
     # First: what is in no group is never cleared either, and would look like a gradient left over.
     absent = list(_membership(subject, stage))
     if absent:
@@ -118,7 +117,7 @@ def one_step(subject: Subject) -> Iterator[Finding]:
         return
     with silent_models(stage) as quiet:
         settings = _clipping(quiet, stage.short(5))
-        audit = StepAudit(settings, math.inf if regular.label_smoothing or regular.z_loss else limit)
+        audit = StepAudit(settings, limit)
         trainer = quiet.trainer("one-step", hooks=[audit], settings=settings)
         fit(trainer)
         yield from audit.findings[:1]
