@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 from umsicht.finetune import grpo
 from umsicht.finetune.grpo import GrpoObjective, GrpoSettings, Posed, ProblemSource, group_advantages, joined
 from umsicht.finetune.preference import Pair, PairSource, PreferenceObjective, precompute
-from umsicht.finetune.reference import Reference, apart, digest_of, logps_of
+from umsicht.finetune.reference import Reference, apart, digest_of, drawn_logps_of, logps_of
 from umsicht.finetune.reward import contains, exact, last_number, number
 from umsicht.finetune.reward_model import Judged, RewardObjective, asked_pairs, scored, scores_of
 from umsicht.finetune.supervised import Example, SupervisedSource, collate, pack, table
 from umsicht.model import LoraConfig, build
 from umsicht.model.lora import adapters, freeze_base, with_adapters
+from umsicht.score import batch as batches
 from umsicht.score import cross_entropy_sum, generate, generate_batch
 from umsicht.tokens.batch import IGNORE
 
@@ -261,6 +262,29 @@ def test_reward_loss_is_the_likelihood_of_the_choices():
     torch.testing.assert_close(loss, -(scores[:, 0] - scores[:, 1]).sigmoid().log().sum())
     assert objective.units(source.batch(0)) == 5
     assert objective.figures()["reward/accuracy"] == float((scores[:, 0] > scores[:, 1]).float().mean())
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.6])
+def test_a_drawn_token_has_the_log_probability_that_it_was_drawn_with(monkeypatch, temperature):
+    model, prompts = fresh(1), [[5, 6, 7], [9, 8, 7, 6, 5], [20, 21]]
+    drawn_with: list[torch.Tensor] = []
+    draw = batches._draw
+
+    def noted(logits, heat, generator):
+        chosen = draw(logits, heat, generator)
+        chances = (logits / heat).log_softmax(-1)
+        drawn_with.append(chances.gather(1, chosen[:, None]).squeeze(1))
+        return chosen
+
+    monkeypatch.setattr(batches, "_draw", noted)
+    answers = generate_batch(
+        model, prompts, max_new_tokens=4, temperature=temperature, stop_ids=(3,), pad_id=PAD, seed=5
+    )
+    found = drawn_logps_of(model, joined(prompts, answers, PAD), temperature)
+    for row, (prompt, answer) in enumerate(zip(prompts, answers, strict=True)):
+        first = len(prompt) - 1
+        expected = torch.stack([drawn_with[place][row] for place in range(len(answer))])
+        torch.testing.assert_close(found[row, first : first + len(answer)], expected, atol=1e-5, rtol=0)
 
 
 def test_the_reward_gradient_points_where_the_expected_reward_rises(monkeypatch):

@@ -176,6 +176,8 @@ def test_a_reward_stage_runs_and_reports_divergence(tuned, files):
     rows = [row for row in result.run.metrics().rows if "grpo/reward" in row]
     assert len(rows) == 2 and all(0 <= row["grpo/reward"] <= 1 for row in rows)
     assert rows[0]["grpo/kl"] == pytest.approx(0.0, abs=1e-6)
+    held_out = [row for row in result.run.metrics().rows if "val/grpo/reward" in row]
+    assert held_out and all(0 <= row["val/grpo/likeliest_reward"] <= 1 for row in held_out)
 
 
 def test_a_judge_learns_from_pairs_and_then_gives_the_rewards(tuned, files):

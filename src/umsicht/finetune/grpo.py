@@ -1,8 +1,9 @@
 """Group-relative policy optimisation (Shao et al. 2024, "DeepSeekMath", §4.1).
 
 Several answers are drawn to each problem from the model as it is; each answer's advantage is its reward against the mean
-of its group, in standard deviations. One update a draw, so the policy ratio is 1 and clipping never acts. What gives the
-rewards is a judge: a program that checks the text, or a reward model.
+of its group, in standard deviations. One update a draw, so the policy ratio is 1 and clipping never acts. What is trained is
+the expected reward of a *drawn* answer; held-out problems are therefore answered by drawing too, and once more by the
+likeliest tokens. What gives the rewards is a judge: a program that checks the text, or a reward model.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from umsicht.train.objective import LossSums
 from umsicht.words import t
 
 from .loading import Refused
-from .reference import Reference, logps_of
+from .reference import Reference, drawn_logps_of
 from .reward import Judge
 from .rows import Problem
 
@@ -33,7 +34,9 @@ EPSILON = 1e-4
 ANSWER_TOKENS = 16_384
 """Positions of prompts and answers computed at a time: few draws of many answers are faster than many draws of few."""
 HELD_OUT_ROWS = 128
-"""Held-out problems answered at a time."""
+"""Held-out answers written at a time."""
+HELD_OUT_DRAWS = 4
+"""Answers drawn to each held-out problem, with the same seeds every time."""
 
 
 @dataclass(frozen=True)
@@ -158,12 +161,13 @@ class GrpoObjective:
         """Draw, reward and compare the answers to the problems of `batch`; sums over answers, float32."""
         problems = [self.source.problem(int(row)) for row in batch.rows for _ in range(self.source.group)]
         prompts = [list(problem.prompt) for problem in problems]
-        answers = self._answers(model, prompts, int(batch.rows[0]))
+        answers = self._answers(model, prompts, int(batch.rows[0]), self.settings.temperature)
         rewards = torch.tensor(self.judge(prompts, answers, [problem.answer for problem in problems]))
         advantages = group_advantages(rewards, self.source.group).to(batch.inputs.device)
         rows = joined(prompts, answers, self.source.pad_id).to(batch.inputs.device)
-        policy = logps_of(model, rows)
-        distance = self.reference.logps(rows) - policy
+        temperature = self.settings.temperature
+        policy = drawn_logps_of(model, rows, temperature)
+        distance = self.reference.drawn_logps(rows, temperature) - policy
         divergence = torch.exp(distance) - distance - 1
         ratio = torch.exp(policy - policy.detach())
         active = rows.targets != IGNORE
@@ -174,12 +178,14 @@ class GrpoObjective:
         self._seen.append((rewards, spread, lengths.float().cpu()))
         return LossSums(loss, loss.detach())
 
-    def _answers(self, model: Transformer, prompts: list[list[int]], first_row: int) -> list[list[int]]:
+    def _answers(
+        self, model: Transformer, prompts: list[list[int]], first_row: int, temperature: float
+    ) -> list[list[int]]:
         return generate_batch(
             model,
             prompts,
             max_new_tokens=self.settings.max_new_tokens,
-            temperature=self.settings.temperature,
+            temperature=temperature,
             stop_ids=stop_ids(self.tokenizer),
             pad_id=self.source.pad_id,
             seed=derive_key(self.settings.seed, first_row) % 2**31,
@@ -200,21 +206,21 @@ class GrpoObjective:
         }
 
     def held_out(self, model: Transformer, problems: Sequence[Posed]) -> dict[str, float]:
-        """Mean reward of the likeliest answers to `problems`."""
+        """Mean reward of answers to `problems`: `reward` of drawn ones, `likeliest_reward` of the likeliest."""
+        drawn = [problem for problem in problems for _ in range(HELD_OUT_DRAWS)]
+        return {
+            "reward": self._mean_reward(model, drawn, self.settings.temperature),
+            "likeliest_reward": self._mean_reward(model, problems, 0.0),
+        }
+
+    def _mean_reward(self, model: Transformer, problems: Sequence[Posed], temperature: float) -> float:
         total = 0.0
         for start in range(0, len(problems), HELD_OUT_ROWS):
             some = problems[start : start + HELD_OUT_ROWS]
             prompts = [list(p.prompt) for p in some]
-            answers = generate_batch(
-                model,
-                prompts,
-                max_new_tokens=self.settings.max_new_tokens,
-                temperature=0.0,
-                stop_ids=stop_ids(self.tokenizer),
-                pad_id=self.source.pad_id,
-            )
+            answers = self._answers(model, prompts, start, temperature)
             total += sum(self.judge(prompts, answers, [p.answer for p in some]))
-        return {"reward": total / len(problems)}
+        return total / len(problems)
 
 
 def group_advantages(rewards: Tensor, group: int) -> Tensor:

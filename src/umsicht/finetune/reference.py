@@ -63,6 +63,12 @@ class Reference:
         with evaluating(self._copy), self._switched_off():
             return logps_of(self._copy, batch)
 
+    @torch.no_grad()
+    def drawn_logps(self, batch: Batch, temperature: float) -> Tensor:
+        """As `logps`, for targets drawn at `temperature`."""
+        with evaluating(self._copy), self._switched_off():
+            return drawn_logps_of(self._copy, batch, temperature)
+
     @contextmanager
     def _switched_off(self) -> Iterator[None]:
         layers = list(adapters(self._copy).values())
@@ -96,6 +102,14 @@ def logps_of(model: Transformer, batch: Batch) -> Tensor:
     """Log-probability of every target of `batch` under `model`, `[rows, seq]` float32, 0 where nothing is predicted."""
     hidden = model.hidden(batch.inputs, document_ids=batch.document_ids)
     return target_logps(hidden, model.head_weight, batch.targets, softcap=model.config.softcap)
+
+
+def drawn_logps_of(model: Transformer, batch: Batch, temperature: float) -> Tensor:
+    """As `logps_of`, under the distribution that `generate_batch` draws from: logits divided by `temperature`, and no
+    chance for the rows of the head that only fill it up. `[rows, seq]` float32."""
+    hidden = model.hidden(batch.inputs, document_ids=batch.document_ids)
+    head = model.head_weight[: model.config.n_tokens]
+    return target_logps(hidden, head, batch.targets, softcap=model.config.softcap, temperature=temperature)
 
 
 def apart(policy: Transformer, reference: Reference, batch: Batch) -> float:

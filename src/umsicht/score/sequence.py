@@ -15,11 +15,12 @@ def target_logps(
     targets: Tensor,
     *,
     softcap: float | None = None,
+    temperature: float = 1.0,
     chunk_rows: int = 512,
 ) -> Tensor:
     """Log-probability of every target, float32, the shape of `targets`; 0 where the target is `IGNORE`.
 
-    `hidden [..., d_model]`, `targets [...]`. Logits exist for `chunk_rows` positions at a time; they are computed again for
+    `hidden [..., d_model]`, `targets [...]`. Logits are divided by `temperature`, as a draw divides them. They exist for `chunk_rows` positions at a time; they are computed again for
     the backward pass (Chen et al. 2016, "Training deep nets with sublinear memory cost").
     """
     flat = targets.reshape(-1)
@@ -29,7 +30,9 @@ def target_logps(
     for start in range(0, kept.shape[0], chunk_rows):
         part = slice(start, start + chunk_rows)
         parts.append(
-            checkpoint(_logps, rows[part], head_weight, flat[kept[part]], softcap, use_reentrant=False)
+            checkpoint(
+                _logps, rows[part], head_weight, flat[kept[part]], softcap, temperature, use_reentrant=False
+            )
         )
     out = torch.zeros(flat.shape, dtype=torch.float32, device=hidden.device)
     if parts:
@@ -37,8 +40,12 @@ def target_logps(
     return out.view(targets.shape)
 
 
-def _logps(rows: Tensor, weight: Tensor, targets: Tensor, softcap: float | None) -> Tensor:
+def _logps(
+    rows: Tensor, weight: Tensor, targets: Tensor, softcap: float | None, temperature: float
+) -> Tensor:
     logits = (rows @ weight.t()).float()
     if softcap is not None:
         logits = softcap * torch.tanh(logits / softcap)
+    if temperature != 1.0:
+        logits = logits / temperature
     return logits.gather(1, targets[:, None]).squeeze(1) - torch.logsumexp(logits, dim=-1)
