@@ -51,6 +51,26 @@ def test_an_adapter_without_scale(base, adapted):
     assert ids_of(checks.adapter_algebra(adapted, open_subject(base).model, IDS)) == ["ADAPTER/no-effect"]
 
 
+def test_rounding_is_judged_by_the_size_of_the_logits():
+    def large(ids):
+        return torch.full((*ids.shape, 3), 40.0)
+
+    def rounded(ids):
+        return large(ids) + 2e-5
+
+    def wrong(ids):
+        return large(ids) + 1e-3
+
+    assert checks.same_logits("ADAPTER/merge-differs", rounded, large, IDS, "adapter") == []
+    assert ids_of(checks.same_logits("ADAPTER/merge-differs", wrong, large, IDS, "adapter")) == [
+        "ADAPTER/merge-differs"
+    ]
+    small = checks.same_logits(
+        "ADAPTER/merge-differs", lambda i: rounded(i) - 39.9, lambda i: large(i) - 39.9, IDS, "a"
+    )
+    assert ids_of(small) == ["ADAPTER/merge-differs"]
+
+
 @pytest.mark.parametrize("factor", [4 / 12, 2.0])
 def test_a_merge_with_another_scale(base, adapted, monkeypatch, factor):
     def wrong(layer):

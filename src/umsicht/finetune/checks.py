@@ -24,7 +24,8 @@ Logits = Callable[[Tensor], Tensor]
 """ids [batch, seq] → logits [batch, seq, vocab]."""
 
 TOLERANCE = 1e-5
-"""Two ways to the same float32 logits differ by rounding only (fault catalogue, T24)."""
+"""Two ways to the same float32 logits differ by rounding only (fault catalogue, T24). Rounding grows with what is rounded:
+logits beyond 1 may differ by this share of the largest."""
 
 
 def prompt_is_prefix(
@@ -55,13 +56,15 @@ def prompt_is_prefix(
 def same_logits(
     finding_id: str, one: Logits, other: Logits, ids: Tensor, location: str, tolerance: float = TOLERANCE
 ) -> list[Finding]:
-    """The finding `finding_id` where two models that must agree differ by more than `tolerance` on `ids`."""
+    """The finding `finding_id` where two models that must agree differ on `ids` by more than `tolerance`, times their
+    largest logit where that is above 1."""
     with torch.no_grad():
         a, b = one(ids).float(), other(ids).float()
     difference = float((a - b).abs().max())
-    if difference <= tolerance:
+    accepted = tolerance * max(1.0, float(b.abs().max()))
+    if difference <= accepted:
         return []
-    numbers = {"difference": float(f"{difference:.3g}"), "tolerance": tolerance}
+    numbers = {"difference": float(f"{difference:.3g}"), "tolerance": float(f"{accepted:.3g}")}
     return [Finding(finding_id, "stop", "finetune", location, numbers)]
 
 
