@@ -33,6 +33,8 @@ def render(job: Job) -> str:
         "",
         "# The project's folder must be seen by every node: its artifacts, checkpoints and the hosts' cards lie there.",
         f"export OMP_NUM_THREADS={job.threads}",
+        "# srun does not take over --cpus-per-task by itself (since Slurm 22.05): without this line each launcher gets one processor.",
+        "export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK",
         task,
         "code=$?",
         "",
