@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from umsicht.findings import FAMILIES, Finding, Waiver, decide, entry, known_ids, render
+from umsicht.findings import FAMILIES, Finding, Waiver, catalogue, decide, entry, known_ids, render
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "umsicht"
 
@@ -70,3 +70,16 @@ def test_every_finding_that_the_code_can_make_has_words() -> None:
         if identity not in known
     }
     assert not missing
+
+
+@pytest.mark.parametrize(
+    ("lang", "shown"), [("en", "0.1465 of 554,496 in 251"), ("de", "0,1465 of 554.496 in 251")]
+)
+def test_numbers_are_written_as_the_language_writes_them(lang, shown):
+    numbers = {"share": 0.14651, "tokens": 554496, "documents": 251}
+    assert catalogue._fill("{share} of {tokens} in {documents}", numbers, lang) == shown
+
+
+def test_a_sentence_may_say_how_many_digits_it_wants_and_a_command_keeps_its_points():
+    assert catalogue._fill("{loss:.2f}", {"loss": 1.2345}, "de") == "1,23"
+    assert catalogue._fill_commands("--set train.rate={rate}", {"rate": 0.0025}) == "--set train.rate=0.0025"

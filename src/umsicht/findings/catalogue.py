@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -31,8 +32,38 @@ class _Numbers(dict[str, Any]):
         return "{" + key + "}"
 
 
-def _fill(text: str, values: Mapping[str, Any]) -> str:
+_GERMAN = str.maketrans(",.", ".,")
+
+
+class _Spoken:
+    """A number as it is written in a language: four digits, or what the sentence's own format says; large ones in groups."""
+
+    def __init__(self, value: float, lang: str) -> None:
+        self._value = value
+        self._lang = lang
+
+    def __format__(self, spec: str) -> str:
+        large = math.isfinite(self._value) and 1e4 <= abs(self._value) < 1e15
+        text = format(self._value, spec or (",.0f" if large else ".4g"))
+        return text.translate(_GERMAN) if self._lang == "de" else text
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _fill(text: str, values: Mapping[str, Any], lang: str) -> str:
+    shown = {key: _Spoken(value, lang) if _is_number(value) else value for key, value in values.items()}
+    return _formatted(text, shown)
+
+
+def _fill_commands(text: str, values: Mapping[str, Any]) -> str:
+    """As `_fill`, with numbers as commands and recipes take them."""
     shown = {key: f"{value:.4g}" if isinstance(value, float) else value for key, value in values.items()}
+    return _formatted(text, shown)
+
+
+def _formatted(text: str, shown: Mapping[str, Any]) -> str:
     try:
         return text.format_map(_Numbers(shown))
     except (ValueError, IndexError, AttributeError):
@@ -56,19 +87,20 @@ def known_ids() -> list[str]:
 
 def render(finding: Finding, lang: str | None = None) -> Rendered:
     """The finding in words; an id without an entry still shows its numbers."""
+    lang = lang or language()
     values = {"location": finding.location, "cause": finding.cause, **finding.numbers}
     found = entry(finding.id, lang) or {}
     seen = found.get("seen") or ", ".join(f"{key} {value}" for key, value in finding.numbers.items())
-    causes = tuple(_fill(cause, values) for cause in found.get("causes", ()))
+    causes = tuple(_fill(cause, values, lang) for cause in found.get("causes", ()))
     if finding.cause and finding.cause not in causes:
         causes = (finding.cause, *causes)
     return Rendered(
         id=finding.id,
         grade=finding.grade,
-        title=_fill(found.get("title", finding.id), values),
-        seen=_fill(seen, values),
-        why=_fill(found.get("why", ""), values),
+        title=_fill(found.get("title", finding.id), values, lang),
+        seen=_fill(seen, values, lang),
+        why=_fill(found.get("why", ""), values, lang),
         causes=causes,
-        next=_fill(found.get("next", ""), values),
+        next=_fill_commands(found.get("next", ""), values),
         doc=found.get("doc", ""),
     )
