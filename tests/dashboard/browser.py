@@ -88,9 +88,25 @@ class Tab:
     def until(self, condition: str, seconds: float = 60) -> None:
         """Wait for a condition without asking the page to evaluate strings, which its security policy forbids."""
         end = time.monotonic() + seconds
-        while not self.page.evaluate(condition):
+        while not self._holds(condition):
             assert time.monotonic() < end, condition
             self.page.wait_for_timeout(50)
+
+    def press(self, key: str) -> None:
+        """Press a key once the page's scripts listen."""
+        self.until("document.readyState === 'complete'")
+        self.page.keyboard.press(key)
+
+    def _holds(self, condition: str) -> bool:
+        """A condition of the page; between two pages nothing holds yet."""
+        from playwright.sync_api import Error
+
+        try:
+            return bool(self.page.evaluate(condition))
+        except Error as error:
+            if "context was destroyed" in str(error):
+                return False
+            raise
 
     def axe(self) -> list[str]:
         """Serious and critical violations, each as one line."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from umsicht.ratings import Design, Matched, Output, create, default
 from umsicht.record import Run, Store, atomic_json
 from umsicht.record.metrics import spell
 
@@ -202,3 +203,22 @@ def _rest(run: Run, steps: int) -> None:
                     "files": {"model.safetensors": {"sha256": "00" * 32, "bytes": 2048}},
                 },
             )
+
+
+def make_round(folder: Path) -> None:
+    """A round of blind ratings with four pairs for one rater."""
+    pairs = [
+        Matched(
+            *(
+                Output(
+                    system,
+                    f"p{n}",
+                    f"Prompt {n}",
+                    f"A text of some length, number {n}, by nobody in particular.",
+                )
+                for system in ("x-one", "x-two")
+            )
+        )
+        for n in range(4)
+    ]
+    create(folder / "ratings" / "round", pairs, Design(raters=("ada",), seed=1), default("en"))

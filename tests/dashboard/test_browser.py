@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.dashboard.browser import AXE, CHROMIUM, Tab, chromium, serving
-from tests.dashboard.records import SPIKES, lines, make_run, row
+from tests.dashboard.records import SPIKES, lines, make_round, make_run, row
 
 from umsicht.dashboard.context import VENDOR
 
@@ -31,6 +31,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("project")
     make_run(folder, "first", resume_at=600, overfit=True)
     make_run(folder, "broken", steps=300, nan_at=250)
+    make_round(folder)
     return folder
 
 
@@ -92,4 +93,29 @@ def test_the_live_page_is_accessible(project: Path, browser: Any) -> None:
         tab.page.goto(f"{url}run/first/")
         tab.page.locator("#chart-loss .uplot").wait_for(timeout=60_000)
         assert tab.axe() == []
+        tab.close()
+
+
+def test_rating_by_keys_names_nobody(project: Path, browser: Any) -> None:
+    with serving(project) as url:
+        tab = Tab(browser)
+        seen: list[str] = []
+        tab.page.on(
+            "response",
+            lambda answer: (
+                seen.append(answer.text()) if "ratings" in answer.url and answer.status == 200 else None
+            ),
+        )
+        tab.page.goto(f"{url}ratings")
+        tab.page.locator("a.button").first.click()
+        for _ in range(2):
+            before = tab.page.locator("input[name=item]").get_attribute("value")
+            tab.press("3")
+            tab.until(
+                f"document.querySelector('input[name=item]')?.value > '' && document.querySelector('input[name=item]').value !== '{before}'"
+            )
+        tab.press("u")
+        tab.page.wait_for_url("**?item=*")
+        assert tab.page.locator("[value=right][aria-pressed=true]").count() == 1
+        assert seen and not any("x-one" in text or "x-two" in text for text in seen)
         tab.close()

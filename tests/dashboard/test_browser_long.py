@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 from tests.dashboard.browser import AXE, CHROMIUM, ROOT, Tab, chromium, serving
-from tests.dashboard.records import lines, make_run, row
+from tests.dashboard.records import lines, make_round, make_run, row
 
 from umsicht.dashboard import report
 from umsicht.dashboard.context import VENDOR
 from umsicht.dashboard.prepare import prepare
-from umsicht.ratings import Design, Matched, Output, create, default
 
 pytest.importorskip("playwright", reason="Playwright for Python is not installed: browser tests are skipped")
 pytestmark = [
@@ -43,21 +42,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     make_run(folder, "first", resume_at=600, overfit=True)
     make_run(folder, "second", steps=700)
     make_run(folder, "broken", steps=300, nan_at=250)
-    pairs = [
-        Matched(
-            *(
-                Output(
-                    system,
-                    f"p{n}",
-                    f"Prompt {n}",
-                    f"A text of some length, number {n}, by nobody in particular.",
-                )
-                for system in ("x-one", "x-two")
-            )
-        )
-        for n in range(4)
-    ]
-    create(folder / "ratings" / "round", pairs, Design(raters=("ada",), seed=1), default("en"))
+    make_round(folder)
     for run in (folder / "runs").iterdir():
         prepare(run)
     return folder
@@ -117,66 +102,43 @@ def test_the_keyboard_alone_is_enough(project: Path, browser: Any) -> None:
         page = tab.page
         page.goto(url)
         page.wait_for_timeout(400)
-        page.keyboard.press("j")
-        page.keyboard.press("x")
-        page.keyboard.press("j")
-        page.keyboard.press("x")
+        tab.press("j")
+        tab.press("x")
+        tab.press("j")
+        tab.press("x")
         assert page.locator("#rows input:checked").count() == 2
-        page.keyboard.press("Enter")
+        tab.press("Enter")
         page.wait_for_url("**/run/**")
         page.locator("#chart-loss .uplot").wait_for(timeout=60_000)
         page.locator("#chart-loss").focus()
-        page.keyboard.press("ArrowLeft")
+        tab.press("ArrowLeft")
         assert page.locator("#chart-loss .readout").inner_text()
-        page.keyboard.press("+")
+        tab.press("+")
         tab.until("location.hash.includes('x0')")
-        page.keyboard.press("0")
+        tab.press("0")
         tab.until("!location.hash.includes('x0')")
-        page.keyboard.press("t")
+        tab.press("t")
         page.locator("#chart-loss .table-here tbody tr").first.wait_for()
-        page.keyboard.press("p")
+        tab.press("p")
         assert page.locator("#pause").get_attribute("aria-pressed") == "true"
         for letter, ending in (("d", "/diagnosis"), ("s", "/samples"), ("c", "/compare"), ("r", "/")):
             if letter == "s":
-                page.keyboard.press("g")
-                page.keyboard.press("l")
-                page.wait_for_url("**/run/*/")
-            page.keyboard.press("g")
-            page.keyboard.press(letter)
-            page.wait_for_url(f"**{ending}*")
-        page.keyboard.press("?")
+                tab.press("g")
+                tab.press("l")
+                tab.until("/run\\/[^/]+\\/$/.test(location.pathname) && document.readyState === 'complete'")
+            tab.press("g")
+            tab.press(letter)
+            tab.until(f"location.pathname.endsWith('{ending}') && document.readyState === 'complete'")
+        tab.press("?")
         assert page.locator("#keys-dialog[open]").count() == 1
-        page.keyboard.press("Escape")
+        tab.press("Escape")
         page.goto(f"{url}run/first/samples")
         page.wait_for_timeout(300)
-        page.keyboard.press("[")
+        tab.press("[")
         page.wait_for_url("**?at=500*")
         page.goto(url)
-        page.keyboard.press("Tab")
+        tab.press("Tab")
         assert page.evaluate("document.activeElement.className") == "skip"
-        tab.close()
-
-
-def test_rating_by_keys_names_nobody(project: Path, browser: Any) -> None:
-    with serving(project) as url:
-        tab = Tab(browser)
-        seen: list[str] = []
-        tab.page.on(
-            "response",
-            lambda answer: (
-                seen.append(answer.text()) if "ratings" in answer.url and answer.status == 200 else None
-            ),
-        )
-        tab.page.goto(f"{url}ratings")
-        tab.page.locator("a.button").first.click()
-        for _ in range(2):
-            before = tab.page.locator("input[name=item]").get_attribute("value")
-            tab.page.keyboard.press("3")
-            tab.until(f"document.querySelector('input[name=item]')?.value !== '{before}'")
-        tab.page.keyboard.press("u")
-        tab.page.wait_for_url("**?item=*")
-        assert tab.page.locator("[value=right][aria-pressed=true]").count() == 1
-        assert seen and not any("x-one" in text or "x-two" in text for text in seen)
         tab.close()
 
 

@@ -77,7 +77,7 @@ def test_security_headers(client: TestClient) -> None:
     headers = client.get("/").headers
     policy = headers["content-security-policy"]
     assert "default-src 'none'" in policy and "script-src 'self'" in policy and "unsafe" not in policy
-    assert headers["x-content-type-options"] == "nosniff" and headers["referrer-policy"] == "no-referrer"
+    assert headers["x-content-type-options"] == "nosniff" and headers["referrer-policy"] == "same-origin"
 
 
 def test_the_token_is_asked_for_and_leaves_the_address(project: Path) -> None:

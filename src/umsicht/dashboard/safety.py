@@ -89,7 +89,7 @@ class Guard:
                 headers.setdefault("content-security-policy", CSP)
                 headers.setdefault("cache-control", "no-store")
                 headers["x-content-type-options"] = "nosniff"
-                headers["referrer-policy"] = "no-referrer"
+                headers["referrer-policy"] = "same-origin"  # under no-referrer browsers post "Origin: null"
                 headers["cross-origin-resource-policy"] = "same-origin"
                 headers["cross-origin-opener-policy"] = "same-origin"
             await send(message)
