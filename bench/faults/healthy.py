@@ -10,12 +10,14 @@ from bench.faults import base, watched
 from umsicht.guard import preflight
 from umsicht.model import save_weights
 from umsicht.recipe import Recipe
+from umsicht.recipe.model import DropoutSettings
 from umsicht.recipe.tokens import MixSettings, PhaseSettings
 from umsicht.recipe.train import (
     OptimizerSettings,
     RegularisationSettings,
     ScheduleSettings,
 )
+from umsicht.recipe.train import PhaseSettings as PhasesOfTraining
 
 STEPS = 120
 
@@ -47,6 +49,20 @@ def _phases() -> Recipe:
         ],
     )
     return settings.model_copy(update={"tokens": settings.tokens.model_copy(update={"mix": mix})})
+
+
+def _several(
+    train: dict[str, Any] | None = None, model: dict[str, Any] | None = None, **tokens: Any
+) -> Recipe:
+    """Options that do not know of each other, in one run."""
+    settings = base.recipe()
+    return settings.model_copy(
+        update={
+            "train": settings.train.model_copy(update=train or {}),
+            "model": settings.model.model_copy(update=model or {}),
+            "tokens": settings.tokens.model_copy(update=tokens),
+        }
+    )
 
 
 HEALTHY: dict[str, Any] = {
@@ -94,6 +110,36 @@ HEALTHY: dict[str, Any] = {
     "declared curriculum": _phases,
     "an empty document among many": base.recipe,
     "several epochs": lambda: _train(global_batch_tokens=2048),
+    "decayed embeddings, softcap, many shards": lambda: _several(
+        {
+            "optimizer": OptimizerSettings(decay_embeddings=True, momentum=0.9, newton_schulz_steps=5),
+            "schedule": ScheduleSettings(decay="sqrt", decay_share=0.5),
+        },
+        {"softcap": 15.0},
+        shard_tokens=3000,
+    ),
+    "averaged weights, short rows first": lambda: _several(
+        {
+            "optimizer": OptimizerSettings(average_share=0.3),
+            "schedule": ScheduleSettings(shape="inverse_sqrt"),
+            "phases": PhasesOfTraining(short_sequences=16),
+        },
+        {"rope_theta": 500.0},
+    ),
+    "padded rows kept apart, mix by slice": lambda: _several(
+        {"document_mask": True},
+        {"dropout": DropoutSettings(residual=0.1)},
+        packing="best-fit",
+        mix=MixSettings(by="slice", shares={"code.en": 0.5, "prose.de": 0.3, "prose.en": 0.2}),
+    ),
+    "tied, kept apart, smoothed": lambda: _several(
+        {
+            "document_mask": True,
+            "regularisation": RegularisationSettings(label_smoothing=0.1),
+            "schedule": ScheduleSettings(shape="constant"),
+        },
+        {"tied": True, "family": "nanochat"},
+    ),
     "resumed": base.recipe,
     "continued from trained weights": base.recipe,
 }

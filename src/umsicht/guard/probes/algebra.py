@@ -31,7 +31,12 @@ def batch_algebra(subject: Subject) -> Iterator[Finding]:
     for name, micro in cuts.items():
         with silent_models(stage, awake=True) as quiet:
             traces[name] = quiet.trace(
-                f"algebra-{name}", source=source, micro_batch=micro, stop_at=1, keep_gradient=True
+                f"algebra-{name}",
+                source=source,
+                micro_batch=micro,
+                settings=quiet.even(),
+                stop_at=1,
+                keep_gradient=True,
             )
     with silent_models(stage, awake=True) as quiet:
         want_loss, want = independent(quiet.make_model(), source.batch(0), stage.settings, stage.seed)

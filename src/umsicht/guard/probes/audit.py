@@ -116,7 +116,7 @@ def one_step(subject: Subject) -> Iterator[Finding]:
         yield from absent
         return
     with silent_models(stage) as quiet:
-        settings = _clipping(quiet, stage.short(5))
+        settings = _clipping(quiet, stage.even(5))
         audit = StepAudit(settings, limit)
         trainer = quiet.trainer("one-step", hooks=[audit], settings=settings)
         fit(trainer)

@@ -90,8 +90,13 @@ def stability(subject: Subject) -> Iterator[Finding]:
             location="training step",
             numbers={**counts, "kind": "rising"},
         )
-    # Trained weights lose a little at first at a full rate: for them only a rise counts.
-    elif subject.looks_fresh and tail > losses[0] - 0.02 and len(losses) >= 30:
+    # Trained weights lose a little at first at a full rate: for them only a rise counts. What is still falling at the end learns.
+    elif (
+        subject.looks_fresh
+        and len(losses) >= 30
+        and tail > losses[0] - 0.02
+        and tail > sorted(losses[-20:-10])[5] - 0.02
+    ):
         yield Finding(
             "OPT-WIRING/does-not-learn", "warn", "stability", location="training step", numbers=counts
         )
