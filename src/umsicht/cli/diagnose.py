@@ -22,7 +22,7 @@ def diagnose(
     column: list[str] | None = None,
     vocab_size: int | None = None,
     samples: bool = False,
-    prompt: str = "",
+    prompt: str | None = None,
     temperature: float = 0.8,
     top_p: float = 0.95,
     json: bool = False,
@@ -43,7 +43,7 @@ def diagnose(
     samples
         Look at sampling instead of curves: the prompt in the actual tokenizer, the way of drawing, the end token.
     prompt
-        With --samples: the prompt whose outputs disappoint.
+        With --samples: the prompt whose outputs disappoint; without one, a prompt that the run was sampled with.
     temperature
         With --samples: the temperature that was used.
     top_p

@@ -34,7 +34,7 @@ from umsicht.ratings import (
 from umsicht.record.run import Run
 from umsicht.words import language, t
 
-rate = cyclopts.App(name="rate", help="Blind rating rounds by people: plan, lay out, rate, score.")
+rate = cyclopts.App(name="rate", help=t("cli.verb.rate"))
 
 
 @rate.command(name="plan")

@@ -13,8 +13,9 @@ LOOKED_AT = 100
 """Training documents whose end is looked at."""
 
 
-def trouble(run: str, prompt: str, temperature: float, top_p: float, json: bool) -> int:
-    """Look at a prompt and a way of drawing with a run's best checkpoint; 1 where something would ruin every output."""
+def trouble(run: str, prompt: str | None, temperature: float, top_p: float, json: bool) -> int:
+    """Look at a prompt (None: one that the run was sampled with) and a way of drawing with a run's best checkpoint; 1 where
+    something would ruin every output."""
     from umsicht.evaluate.checkpoint import find, input_of
     from umsicht.evaluate.troubleshoot import Request, examine
     from umsicht.findings import render
@@ -25,8 +26,9 @@ def trouble(run: str, prompt: str, temperature: float, top_p: float, json: bool)
     record = find_run(run)
     model = load_weights(find(record)).eval()
     tokenizer = Tokenizer.load(input_of(record, "tokenizer").path)
+    asked = prompt if prompt is not None else _recorded_prompt(record)
     request = Request(
-        prompt,
+        asked,
         temperature,
         top_p,
         seq_len=model.config.seq_len,
@@ -38,6 +40,8 @@ def trouble(run: str, prompt: str, temperature: float, top_p: float, json: bool)
         shown: list[dict[str, Any]] = [{**f.to_dict(), "title": render(f).title} for f in findings]
         print_json({"tokens": [{"id": i, "text": text} for i, text in tokens], "findings": shown})
     else:
+        if prompt is None and asked:
+            print(t("evaluate.trouble.recorded"))
         print(t("evaluate.trouble.tokens", n=len(tokens)))
         console().print(" | ".join(repr(text)[1:-1] for _, text in tokens), markup=False)
         for finding in findings:
@@ -45,6 +49,11 @@ def trouble(run: str, prompt: str, temperature: float, top_p: float, json: bool)
         if not findings:
             print(t("evaluate.trouble.nothing"))
     return int(any(finding.grade == "stop" for finding in findings))
+
+
+def _recorded_prompt(record: Run) -> str:
+    samples = record.samples()
+    return str(samples[-1].get("prompt", "")) if samples else ""
 
 
 def _training_has_eos(record: Run, eos_id: int) -> bool | None:
