@@ -21,11 +21,24 @@ _ENGLISH: dict[Callable[..., Any], str] = {}
 
 
 def translate(command: Callable[..., Any] | cyclopts.App) -> None:
-    """Put German sentences into the docstrings of a verb and of everything inside it."""
+    """Put German sentences into the docstrings of a verb and of everything inside it, and German heads over their lists."""
     german = catalogue("de", "help")
+    for app in applications(command):
+        app.group_commands, app.group_parameters, app.group_arguments = "Befehle", "Parameter", "Argumente"
     for function in functions(command):
         english = _ENGLISH.setdefault(function, inspect.cleandoc(function.__doc__ or ""))
         function.__doc__ = rebuilt(english, german)
+
+
+def applications(command: Callable[..., Any] | cyclopts.App) -> Iterator[cyclopts.App]:
+    """The applications of a verb, its own and those of its commands, where it has any."""
+    import cyclopts
+
+    if isinstance(command, cyclopts.App):
+        yield command
+        for name in command:
+            if not name.startswith("-"):
+                yield from applications(command[name])
 
 
 def functions(command: Callable[..., Any] | cyclopts.App) -> Iterator[Callable[..., Any]]:

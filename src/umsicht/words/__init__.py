@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -86,7 +87,30 @@ def t(key: str, /, *, count: int | float | None = None, lang: str | None = None,
     sentence = catalogue(lang, area).get(name) or catalogue("en", area).get(name)
     if sentence is None:
         return key
+    if lang == "de" and not name.endswith("fix"):  # commands keep their points
+        values = {key: _german(value) for key, value in values.items()}
     try:
         return str(sentence).format(**values)
     except (KeyError, IndexError, ValueError):
         return str(sentence)
+
+
+_PERCENT = re.compile(r"-?\d+(\.\d+)?%")
+
+
+class _German(float):
+    """A fraction with the German decimal mark."""
+
+    def __format__(self, spec: str) -> str:
+        return (super().__format__(spec) if spec else repr(float(self))).translate(_MARKS)
+
+
+_MARKS = str.maketrans(",.", ".,")
+
+
+def _german(value: object) -> object:
+    if isinstance(value, float):
+        return _German(value)
+    if isinstance(value, str) and _PERCENT.fullmatch(value):
+        return f"{value[:-1].translate(_MARKS)} %"
+    return value
