@@ -73,7 +73,9 @@ def mistake(key: str, is_german: bool) -> str:
         else ("What it said", "Next step", "before", "after")
     )
     seen = " ".join(words["seen"].split()).replace("|", "\\|").rstrip(".") + "."
-    values = [words[key].replace(".", ",") if is_german else words[key] for key in ("before", "after")]
+    values = [words[key] for key in ("before", "after")]
+    if is_german:
+        values = [value.replace(".", ",").replace("%", " %") for value in values]
     return "\n".join(
         [
             f"| | {heads[2]} | {heads[3]} |",
