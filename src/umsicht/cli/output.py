@@ -145,7 +145,7 @@ class TerminalProgress:
         if not self._total or self._done <= 0:
             return ""
         left = (time.monotonic() - self._began) / self._done * max(self._total - self._done, 0)
-        return f" ETA {duration(left)}"
+        return " " + t("cli.left", duration=duration(left))
 
     def note(self, text: str) -> None:
         """One line that stays."""

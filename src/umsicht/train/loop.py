@@ -351,7 +351,7 @@ class Trainer:
         )
         pulse.resumed(self.carried.position.step)
         view.step, view.tokens = self.carried.position.step, self.carried.position.tokens
-        self.progress.stage("train", total=self.total_steps, unit="steps")
+        self.progress.stage(t("train.stage"), total=self.total_steps, unit=t("train.unit"))
         if resumed:
             self.progress.advance(view.step)
         writer = self.run.metrics_writer(segment)
