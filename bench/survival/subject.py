@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -40,7 +41,11 @@ class Subjects:
         project = self.folder / f"prepared-{steps}"
         if list(project.glob("survive/runs/*/manifest.json")):
             return project
-        project.mkdir(parents=True)
+        shutil.rmtree(project, ignore_errors=True)
+        if steps == STEPS:
+            project.mkdir(parents=True)
+        else:  # the same data: only the length of the run differs
+            shutil.copytree(self.project(STEPS), project, ignore=shutil.ignore_patterns("runs"))
         (project / "recipe.yaml").write_text(RECIPE.format(steps=steps, k=K))
         environment = {**os.environ, "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1", "UMSICHT_LANG": "en"}
         code = (
@@ -60,6 +65,7 @@ class Subjects:
         project = self.folder / f"unbroken-{steps}-{ranks}"
         if list(project.glob(f"survive/runs/*/checkpoints/step-{steps:08d}")):
             return Job(project, ranks=ranks)
+        shutil.rmtree(project, ignore_errors=True)
         copy_of(self.project(steps), project)
         with Job(project, ranks=ranks) as job:
             if (code := job.end()) != 0:

@@ -74,6 +74,14 @@ def test_validation_and_writing_may_take_ten_times_as_long() -> None:
         assert (stall.rank, stall.kind) == (0, "stuck")
 
 
+def test_a_process_that_imports_may_be_silent_as_long_as_a_start_may_take() -> None:
+    clock = Clock()
+    ranks = {0: (False, False, "start"), 1: (True, False, "communicate")}
+    assert looked(Watchdog(5.0, clock), clock, 45, ranks)[0] is None  # type: ignore[arg-type]
+    stall, _ = looked(Watchdog(5.0, clock), clock, 60, ranks)  # type: ignore[arg-type]
+    assert (stall.rank, stall.kind) == (0, "frozen")
+
+
 def test_a_pause_of_the_watcher_itself_is_held_against_nobody() -> None:
     clock = Clock()
     dog = Watchdog(5.0, clock)

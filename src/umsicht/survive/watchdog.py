@@ -67,11 +67,11 @@ class Watchdog:
             seen.beats, seen.beat_at = beat.beats, now
 
     def _frozen(self, beats: Mapping[int, Beat], now: float) -> Stall | None:
-        """The rank whose process has been silent longest, once that is longer than the timeout. Before its first beat it imports."""
+        """The rank whose process has been silent longest, once that is longer than the timeout. One that starts imports: nothing else runs then."""
         silent = {rank: now - self._seen[rank].tick_at for rank in beats}
         rank = max(silent, key=lambda r: silent[r])
         beat = beats[rank]
-        limit = self.timeout_s * (PATIENCE["start"] if not beat.ticks else 1.0)
+        limit = self.timeout_s * (PATIENCE["start"] if beat.phase == "start" else 1.0)
         if silent[rank] <= limit:
             return None
         return Stall(rank, "frozen", beat.step, beat.phase, silent[rank])
