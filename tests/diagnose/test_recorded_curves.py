@@ -44,11 +44,16 @@ EXPECTED = {
     "lr-too-small-s10": "both-high",
     "targets-shuffled-s10": "both-high",
     "updates-stop-s10": "plateau",
+    "sorted-uneven-s20": "saw-tooth",  # the record ends before its third epoch
+    "sorted-epochs-s30": "saw-tooth",  # the order repeats twice an epoch
+    "healthy-two-epochs-s20": "healthy",
+    "healthy-two-epochs-s30": "healthy",
 }
+PARTS = {"s0": "dev", "s10": "novels", "s20": "short", "s30": "scored"}
 
 
 def path_of(name: str) -> Path:
-    return RECORDS / ("novels" if name.endswith("-s10") else "dev") / f"{name}.jsonl.gz"
+    return RECORDS / PARTS[name.rpartition("-")[2]] / f"{name}.jsonl.gz"
 
 
 @pytest.mark.parametrize(("name", "verdict"), EXPECTED.items())

@@ -16,7 +16,7 @@ def find(curves: Curves, limits: Thresholds) -> Event | None:
     """A saw-tooth of the training loss, or None.
 
     The residual around a slow trend is correlated with itself one and two epochs later; where the record holds no epochs, every period is
-    tried. Needs three periods, and a shape inside the period that stands out of the noise: a repeat of the noise itself (the same batches in
+    tried. Needs three periods (two where the epoch is known), and a shape inside the period that stands out of the noise: a repeat of the noise itself (the same batches in
     the same order) counts as well. A learning rate with the same period explains it away.
     """
     train = curves.get(TRAIN).finite()
@@ -61,25 +61,33 @@ def _epoch_points(curves: Curves, cadence: int) -> float | None:
 
 def _period(values: Floats, known: float | None, limits: Thresholds) -> tuple[int, float, float] | None:
     """(period in points, correlation at it, amplitude) of the strongest repeat, or None."""
-    longest = len(values) // limits.saw_periods
     if known is not None:
-        lags = [lag for lag in (int(known), round(known), int(known) + 1) if 8 <= lag <= longest]
+        lags, least = _known_lags(known, len(values) // 2), limits.saw_correlation_known
     else:
-        lags = list(_candidates(values, longest))
-    least = limits.saw_correlation if known is None else limits.saw_correlation_known
+        lags, least = _candidates(values, len(values) // limits.saw_periods), limits.saw_correlation
     best: tuple[int, float, float] | None = None
     for lag in dict.fromkeys(lags):
         shape = _shape(values, lag)
         once, twice, half = (_correlation(shape, step) for step in (lag, 2 * lag, lag // 2))
-        score = min(once, twice)
+        # Where the period is known one repeat decides; a searched one must come back twice.
+        score = once if known is not None else min(once, twice)
         if score <= least or half >= 0.5 * score:
             continue
-        # Where the period is known one repeat decides; a searched one must come back twice.
-        if _fisher_z(once if known is not None else score, len(shape) / lag - 1) < limits.saw_z:
+        if _fisher_z(score, len(shape) / lag - 1) < limits.saw_z:
             continue
         if best is None or score > best[1]:
             best = (lag, score, float(np.ptp(_profile(shape, lag))))
     return best
+
+
+def _known_lags(epoch: float, longest: int) -> list[int]:
+    """Whole points nearest to an epoch, and to a half and a third of it: sorted data of several files repeat inside the epoch too."""
+    return [
+        lag
+        for parts in (1, 2, 3)
+        for lag in (int(epoch / parts), round(epoch / parts), int(epoch / parts) + 1)
+        if 8 <= lag <= longest
+    ]
 
 
 def _candidates(values: Floats, longest: int) -> list[int]:

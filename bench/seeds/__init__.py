@@ -1,0 +1,1 @@
+"""Seeds against seeds: when does `umsicht compare` call a winner?"""
