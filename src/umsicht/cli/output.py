@@ -35,13 +35,18 @@ def print_json(obj: Any) -> None:
     sys.stdout.flush()
 
 
+NAME_WIDTH = 24
+"""Names of rows up to this length stay on one line, however narrow the terminal."""
+
+
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
     """Print a plain table; columns whose cells are all numbers are set right."""
     cells = [[str(cell) for cell in row] for row in rows]
     table = Table(title=title or None, box=None, pad_edge=False, header_style="bold", title_justify="left")
     for index, name in enumerate(columns):
         numeric = bool(cells) and all(_numeric(row[index]) for row in cells)
-        table.add_column(name, justify="right" if numeric else "left", overflow="fold")
+        is_short_name = index == 0 and max((len(row[0]) for row in cells), default=0) <= NAME_WIDTH
+        table.add_column(name, justify="right" if numeric else "left", overflow="fold", no_wrap=is_short_name)
     for row in cells:
         table.add_row(*(Text(cell) for cell in row))
     console().print(table)
