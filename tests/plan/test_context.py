@@ -6,7 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from umsicht.model import derive
-from umsicht.plan.context import PACKINGS, analyse, findings, first_fit_decreasing, pack, share_beyond
+from umsicht.plan.context import (
+    MAX_ATTENTION,
+    PACKINGS,
+    analyse,
+    findings,
+    first_fit_decreasing,
+    pack,
+    share_beyond,
+)
 from umsicht.recipe.model import ModelSettings
 from umsicht.tokens.data import Split
 from umsicht.tokens.layout import BestFit
@@ -75,8 +83,19 @@ def test_a_context_that_nothing_fills_is_named():
 
 def test_long_documents_carry_a_long_context():
     report = analyse(split_of([20_000] * 20), config_of(2048))
-    assert report.recommended_seq_len >= 16_384
+    assert report.filled_seq_len >= 16_384
     assert not [f for f in findings(report, config_of(2048), "concatenate") if f.id == "CONTEXT/unfilled"]
+
+
+def test_a_small_model_is_not_advised_a_context_that_is_mostly_attention():
+    documents = split_of([20_000] * 20)
+    small, large = (
+        analyse(documents, derive(ModelSettings(d_model=d), 1000, seq_len=1024)) for d in (64, 2048)
+    )
+    assert (
+        small.recommended_seq_len < large.recommended_seq_len <= large.filled_seq_len == small.filled_seq_len
+    )
+    assert small.attention_share[small.recommended_seq_len] <= MAX_ATTENTION
 
 
 def test_padding_is_named():

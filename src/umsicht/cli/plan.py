@@ -120,6 +120,8 @@ def context(
     title = t("plan.context.title", tokens=human(said.tokens), documents=f"{said.documents:,}")
     print_table([t(f"plan.context.column.{name}") for name in names], rows, title=title)
     print(t("plan.context.recommended", seq_len=said.recommended_seq_len, packing=said.recommended_packing))
+    if said.filled_seq_len > said.recommended_seq_len:
+        print(t("plan.context.dear", filled=said.filled_seq_len, seq_len=said.recommended_seq_len))
     if said.quantiles["all"]["median"] < material.config.seq_len // 4:
         print(t("plan.context.short", short=max(8, material.config.seq_len // 4)))
     for finding in findings:

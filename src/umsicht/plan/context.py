@@ -25,7 +25,9 @@ Int64s = NDArray[np.int64]
 PACKINGS = ("concatenate", "best-fit", "first-fit", "one-a-row")
 CANDIDATES = (128, 256, 512, 1024, 2048, 4096, 8192, 16_384, 32_768)
 MIN_FILLED = 0.10
-"""A length is recommended where at least this share of the tokens has half of it before them in their own document."""
+"""The data fill a length where at least this share of the tokens has half of it before them in their own document."""
+MAX_ATTENTION = 0.5
+"""A length is recommended only where attention's two products take at most this share of the operations: beyond, a token costs double."""
 UNFILLED = 0.05
 MAX_PADDING = 0.05
 SAMPLE_DOCUMENTS = 20_000
@@ -52,7 +54,7 @@ class PackingFigures:
 
 @dataclass(frozen=True)
 class ContextReport:
-    """Lengths of the documents, figures of every candidate, and what is recommended."""
+    """Lengths of the documents, figures of every candidate, and what is recommended: what the data fill and this model can afford."""
 
     documents: int
     tokens: int
@@ -60,6 +62,7 @@ class ContextReport:
     beyond: dict[int, float]
     attention_share: dict[int, float]
     figures: list[PackingFigures]
+    filled_seq_len: int
     recommended_seq_len: int
     recommended_packing: str
 
@@ -88,15 +91,18 @@ def analyse(
         sample = lengths[Permutation(len(lengths), 1)(np.arange(at_most))]
     figures = [pack(sample, seq_len, packing) for seq_len in chosen for packing in PACKINGS]
     beyond = {seq_len: share_beyond(lengths, seq_len // 2) for seq_len in chosen}
-    best = max((n for n in chosen if beyond[n] >= MIN_FILLED), default=chosen[0])
+    shares = {n: attention_share(config, n) for n in chosen}
+    filled = max((n for n in chosen if beyond[n] >= MIN_FILLED), default=chosen[0])
+    best = max((n for n in chosen if n <= filled and shares[n] <= MAX_ATTENTION), default=chosen[0])
     fit = next(f for f in figures if (f.seq_len, f.packing) == (best, "best-fit"))
     return ContextReport(
         documents=split.n_documents,
         tokens=split.n_tokens,
         quantiles=quantiles(split),
         beyond=beyond,
-        attention_share={n: attention_share(config, n) for n in chosen},
+        attention_share=shares,
         figures=figures,
+        filled_seq_len=filled,
         recommended_seq_len=best,
         recommended_packing="best-fit" if fit.padding <= MAX_PADDING else "concatenate",
     )
