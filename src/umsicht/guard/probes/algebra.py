@@ -117,7 +117,7 @@ def independent(
         nats = -logarithm.gather(-1, targets).sum()
         objective = (1 - regular.label_smoothing) * nats - regular.label_smoothing * logarithm.mean(-1).sum()
         objective = objective + regular.z_loss * active.logsumexp(-1).square().sum()
-        (objective / count).backward()  # type: ignore[no-untyped-call]  # untyped in torch
+        (objective / count).backward()
         total += float(nats.detach()) / count
     return total, {
         name: p.grad.detach().clone() for name, p in model.named_parameters() if p.grad is not None
