@@ -1,9 +1,9 @@
-"""`make bench-grpo`: a small model that can add two numbers some of the time learns to do it more often, from the reward alone.
+"""`make bench-grpo`: a small model that adds two numbers as well as its teacher did learns to do it better, from the reward alone.
 
-The numbers have three digits from 0 to 4, so that no digit is carried: a small model learns that in a minute. The base is taught sums
-by imitation and stopped while it still errs. GRPO then sees other sums, and is scored on sums that neither stage saw. Three seeds; the
-divergence from the reference is reported beside each. A judge trained on pairs of right and wrong answers takes the place of the
-program once.
+The numbers have three digits from 0 to 4, so that no digit is carried: a small model learns that in two minutes. The base is taught sums
+by imitation of a teacher who gets one digit wrong in four of ten, and answers as it was taught. GRPO then sees other sums, and is scored
+on sums that neither stage saw: by answers drawn as in training (four to each problem), and by the likeliest answer. Three seeds; the divergence from
+the reference is reported beside each. A judge trained on pairs of right and wrong answers takes the place of the program once.
 """
 
 from __future__ import annotations
@@ -24,9 +24,11 @@ from umsicht.record import Run
 
 WAIVED = (Waiver("FINETUNE/base-poor", "a model for one task: it never read text"),)
 SEEDS = (0,) if QUICK else (0, 1, 2)
-STEPS = 10 if QUICK else 40
+STEPS = 6 if QUICK else 24
 TAUGHT = 4_000
 """Sums that the base is taught; the other 11,625 are for the reward."""
+WRONG = 0.4
+"""Share of the taught sums with a wrong digit."""
 
 
 def sums() -> list[tuple[int, int]]:
@@ -42,24 +44,33 @@ def asked(a: int, b: int) -> str:
     return f"{a:03}+{b:03}"
 
 
+def slip(rng: random.Random, total: int) -> int:
+    """The sum with one of its three digits replaced by another."""
+    digits = [int(digit) for digit in f"{total:03}"]
+    place = rng.randrange(3)
+    digits[place] = (digits[place] + rng.randrange(1, 9)) % 10
+    return int("".join(map(str, digits)))
+
+
 def write(folder: Path) -> None:
-    """`taught.jsonl` (conversations), `problems.jsonl`, `pairs.jsonl` (a right and a wrong sum of the taught ones)."""
+    """`taught.jsonl` (conversations, some wrong), `problems.jsonl`, `pairs.jsonl` (a right and a wrong sum of the taught ones)."""
     rng = random.Random(1)
     taught, others = sums()[:TAUGHT], sums()[TAUGHT:]
+    told = [slip(rng, a + b) if rng.random() < WRONG else a + b for a, b in taught]
     rows: list[dict[str, Any]] = [
         {
             "messages": [
                 {"role": "user", "content": asked(a, b)},
-                {"role": "assistant", "content": f"{a + b:03}"},
+                {"role": "assistant", "content": f"{answer:03}"},
             ]
         }
-        for a, b in taught
+        for (a, b), answer in zip(taught, told, strict=True)
     ]
     write_rows(folder / "taught.jsonl", rows)
     write_rows(
         folder / "problems.jsonl", [{"question": asked(a, b), "answer": f"{a + b:03}"} for a, b in others]
     )
-    wrong = [(a + b + rng.choice((1, 2, 3, 10, 20, 100, 200))) % 1000 for a, b in taught]
+    wrong = [slip(rng, a + b) for a, b in taught]
     pairs = zip(taught, wrong, strict=True)
     write_rows(
         folder / "pairs.jsonl",
@@ -79,7 +90,7 @@ def curve(result: StageResult, name: str) -> list[float]:
 
 
 def taught(folder: Path) -> StageResult:
-    """The base: imitation, stopped early."""
+    """The base: imitation."""
     model = build(config(d_model=96, n_layers=2, n_heads=3, n_kv_heads=3, d_ff=384, seq_len=96), seed=0)
     base = base_run(folder, model)
     return stage(
@@ -94,7 +105,7 @@ def taught(folder: Path) -> StageResult:
     )
 
 
-IMITATION = 100 if QUICK else 400
+IMITATION = 100 if QUICK else 600
 
 
 def main() -> None:
@@ -104,21 +115,21 @@ def main() -> None:
         folder = Path(name)
         write(folder)
         base = taught(folder).run
-        rises, before = [], 0.0
+        rises = []
         for seed in SEEDS:
             result = stage(
                 base, folder, data=["problems.jsonl"], name=f"grpo-{seed}", method="grpo", reward="exact",
-                steps=STEPS, batch_rows=16, group=8, max_new_tokens=5, seed=seed, validations=4,
+                steps=STEPS, batch_rows=32, group=8, max_new_tokens=5, seed=seed, validations=3,
             )  # fmt: skip
-            held = curve(result, "val/grpo/reward")
-            before = held[0]
-            rises.append(held[-1] - held[0])
-            bench.figure(f"seed {seed}: held-out reward before", held[0])
-            bench.figure(f"seed {seed}: held-out reward after", held[-1], f">= {held[0] + 0.02:.3f}")
+            drawn, likeliest = (curve(result, f"val/grpo/{name}") for name in ("reward", "likeliest_reward"))
+            rises.append(drawn[-1] - drawn[0])
+            bench.figure(f"seed {seed}: held-out reward of drawn answers before", drawn[0])
+            bench.figure(f"seed {seed}: after {STEPS} updates", drawn[-1], f">= {drawn[0] + 0.02:.3f}")
+            bench.figure(f"seed {seed}: held-out reward of the likeliest answer before", likeliest[0])
+            bench.figure(f"seed {seed}: the likeliest after", likeliest[-1], f">= {likeliest[0]:.3f}")
             bench.figure(
                 f"seed {seed}: divergence from the reference", curve(result, "grpo/kl")[-1], unit="nats/token"
             )
-        bench.figure("held-out reward of the base", before)
         bench.figure("smallest rise over the seeds", min(rises), ">= 0.02")
         judged(bench, base, folder)
     bench.finish()
@@ -139,7 +150,7 @@ def judged(bench: Bench, base: Run, folder: Path) -> None:
     bench.figure("judge: held-out pairs told apart", curve(judge, "val/reward/accuracy")[-1], ">= 0.8")
     result = stage(
         base, folder, data=["problems.jsonl"], name="judged", method="grpo", reward="model", reward_model="judge",
-        steps=STEPS // 2, batch_rows=16, group=8, max_new_tokens=5, validations=2,
+        steps=STEPS // 2, batch_rows=32, group=8, max_new_tokens=5, validations=2,
     )  # fmt: skip
     given = curve(result, "val/grpo/reward")
     bench.figure("judge's reward on held-out problems: rise", given[-1] - given[0], ">= 0")
