@@ -52,16 +52,12 @@ def cross_entropy(logits: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 def transformers_llama(precision: str) -> Step:
     """Hugging Face's Llama."""
-    return plain_step(
-        models.transformers_llama(SHAPE).train(),
-        lambda m, x, y: cross_entropy(m(input_ids=x, use_cache=False).logits, y),
-        precision,
-    )
+    return plain_step(models.transformers_llama(SHAPE).train(), transformers_loss, precision)
 
 
 def litgpt(precision: str) -> Step:
     """litgpt's GPT in its Llama shape."""
-    return plain_step(models.litgpt(SHAPE).train(), lambda m, x, y: cross_entropy(m(x), y), precision)
+    return plain_step(models.litgpt(SHAPE).train(), litgpt_loss, precision)
 
 
 def nanogpt(precision: str) -> Step:
@@ -100,12 +96,31 @@ def umsicht(precision: str, optimizer: str = "adamw", compiled: bool = False) ->
     return step
 
 
+def compiled(
+    make: Callable[[models.Shape], torch.nn.Module], loss_of: Callable[..., torch.Tensor]
+) -> Callable[[str], Step]:
+    """The same peer with its model compiled for one shape of input."""
+    return lambda precision: plain_step(torch.compile(make(SHAPE).train(), dynamic=False), loss_of, precision)
+
+
+def transformers_loss(m: torch.nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Of Hugging Face's Llama."""
+    return cross_entropy(m(input_ids=x, use_cache=False).logits, y)
+
+
+def litgpt_loss(m: torch.nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Of litgpt's GPT."""
+    return cross_entropy(m(x), y)
+
+
 SUBJECTS: dict[str, Callable[[str], Step]] = {
     "umsicht": umsicht,
     "umsicht-muon": lambda precision: umsicht(precision, "muon"),
     "umsicht-compiled": lambda precision: umsicht(precision, "adamw", True),
     "transformers": transformers_llama,
+    "transformers-compiled": compiled(models.transformers_llama, transformers_loss),
     "litgpt": litgpt,
+    "litgpt-compiled": compiled(models.litgpt, litgpt_loss),
     "nanogpt": nanogpt,
 }
 
