@@ -134,7 +134,7 @@ def fill(folder: Path) -> None:
     (folder / "text.txt").write_text("Some text that is not in the corpus.\n" * 20)
 
 
-def umsicht(folder: Path, *words: str, timeout: float = 900) -> subprocess.CompletedProcess[str]:
+def umsicht(folder: Path, *words: str, timeout: float = 3600) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "umsicht", *words],
         cwd=folder,
@@ -194,7 +194,7 @@ def serves(folder: Path, words: list[str]) -> None:
         assert process.stdout.readline().strip()
     finally:
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+        process.communicate(timeout=600)
 
 
 @pytest.mark.long

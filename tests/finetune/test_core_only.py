@@ -53,7 +53,7 @@ def test_the_core_alone_is_enough(tmp_path):
         [sys.executable, "-c", PROGRAM, BLOCKED, json.dumps(words)],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1800,
     )
     ended = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("ENDED")]
     assert [verb for verb, _ in ended] == [command.split()[0] for command in COMMANDS], done.stderr

@@ -34,7 +34,7 @@ def typed(one: Round, rater: str, lines: list[str]) -> str:
     except OSError:  # Linux ends a pseudo-terminal with an error
         pass
     os.close(master)
-    assert process.wait(timeout=60) == 0, shown.decode()
+    assert process.wait(timeout=600) == 0, shown.decode()
     return shown.decode()
 
 
