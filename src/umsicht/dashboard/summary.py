@@ -14,6 +14,8 @@ from umsicht.record.columns import Columns, replaced_rows
 SPARK_POINTS = 48
 SILENT_AFTER_S = 120.0
 RATE_ROWS = 50
+CLOCK_SET_S = 600.0
+"""A gap between two rows longer than this, and a hundred times the usual one, is no step: the clock was set."""
 
 
 def summarise(columns: Columns, manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -62,9 +64,16 @@ def eta_seconds(columns: Columns, planned_steps: object) -> float | None:
     steps, times = columns.step[recent], columns.time[recent]
     same = columns.segment[recent] == columns.segment[-1]
     steps, times = steps[same], times[same]
-    if len(steps) < 2 or times[-1] <= times[0] or steps[-1] <= steps[0]:
+    took, forward = np.diff(times), np.diff(steps)
+    took, forward = took[forward > 0], forward[forward > 0]
+    if not len(forward):
         return None
-    pace = (times[-1] - times[0]) / (steps[-1] - steps[0])
+    # The system clock may have been set in between: such a gap says nothing of the pace.
+    usual = float(np.median(took / forward))
+    kept = (took >= 0) & (took <= max(CLOCK_SET_S, 100 * usual) * forward)
+    if not took[kept].sum() > 0:
+        return None
+    pace = float(took[kept].sum() / forward[kept].sum())
     return float(max(0.0, (planned_steps - 1 - steps[-1]) * pace))
 
 
