@@ -129,7 +129,7 @@ class Job:
                 raise NeverError(
                     f"the launcher ended ({self.process.returncode}) before {what}:\n{self.tail()}"
                 )
-            time.sleep(0.004)
+            time.sleep(0.01)
         raise NeverError(f"waited {timeout_s:.0f} s for {what}:\n{self.tail()}")
 
     def wait_step(self, step: int, *, start: int | None = None) -> None:

@@ -43,23 +43,23 @@ class Row:
 
 
 @cache
-def code_digest() -> str:
-    """Hash of the code that ranks run through and of this bench."""
+def code_digest(room: str = "kills") -> str:
+    """Hash of the code that ranks run through and of this bench, as far as scenarios of `room` use it (a file of `scenarios/`)."""
     total = hashlib.sha256()
-    source = ROOT / "src" / "umsicht"
-    for folder in (*(source / room for room in ROOMS), Path(__file__).parent):
-        for path in sorted(folder.rglob("*.py")):
-            total.update(path.read_bytes())
-    total.update((source / "cli" / "train.py").read_bytes())
+    source, here = ROOT / "src" / "umsicht", Path(__file__).parent
+    paths = [path for name in ROOMS for path in sorted((source / name).rglob("*.py"))]
+    paths += [source / "cli" / "train.py", *sorted(here.glob("*.py"))]
+    paths += [here / "scenarios" / f"{name}.py" for name in ("kills", room)]
+    for path in paths:
+        total.update(path.read_bytes())
     return total.hexdigest()[:12]
 
 
-def rows(code: str = "") -> dict[int, Row]:
-    """The rows on disk, by number; with `code`, only those that this very code made."""
+def rows() -> dict[int, Row]:
+    """The rows on disk, by number."""
     found = {}
     for path in sorted(KEPT.glob("*.json")):
         plain = json.loads(path.read_text())
         figures = [Figure(**figure) for figure in plain.pop("figures")]
-        if code in ("", plain["code"]):
-            found[plain["number"]] = Row(**plain, figures=figures)
+        found[plain["number"]] = Row(**plain, figures=figures)
     return found

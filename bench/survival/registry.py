@@ -24,6 +24,11 @@ class Scenario:
     title: str
     act: Callable[[Subjects], Figures]
 
+    @property
+    def room(self) -> str:
+        """The file it is in."""
+        return self.act.__module__.rpartition(".")[2]
+
 
 SCENARIOS: dict[int, Scenario] = {}
 
