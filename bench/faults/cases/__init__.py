@@ -16,6 +16,7 @@ from bench.faults.cases import (  # isort: skip
     tuning,
     foreign,
     beyond,
+    loops,
     during,
 )
 from bench.faults.cases.absent import ABSENT
@@ -30,6 +31,7 @@ __all__ = [
     "during",
     "evaluation",
     "foreign",
+    "loops",
     "model",
     "optimizer",
     "resume",

@@ -8,5 +8,4 @@ ABSENT = {
     "RE9": "a checkpoint is one folder renamed as a whole; RE8 kills inside its writing",
     "RE11": "weights are matched by name and storage; MO16 breaks that",
     "EV4": "scoring of task answers is tried in the evaluate room's own tests",
-    "EV5": "fine-tuning: a base evaluation is a gate there",
 }

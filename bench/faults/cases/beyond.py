@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 
+from bench.faults import base
 from bench.faults.case import Plant, case
-from bench.faults.plant import on_batches, rewrite
+from bench.faults.plant import on_batches, on_model, rewrite
+from umsicht.model import build, save_weights
+from umsicht.recipe import Recipe
+from umsicht.recipe.train import RegularisationSettings
 
 
 def _adam(old: str, new: str) -> Plant:
@@ -203,3 +208,122 @@ def _numbers_off(p: Any) -> None:
 
 
 case("U7", "TARGET-MASK LEAK-DOC", "targets|rows", {"run": _last_position}, {"run": _numbers_off})
+
+
+def _regularised() -> Recipe:
+    settings = base.recipe()
+    declared = RegularisationSettings(z_loss=1e-3)
+    return settings.model_copy(
+        update={"train": settings.train.model_copy(update={"regularisation": declared})}
+    )
+
+
+def _objective(name: str, change: Callable[[float], float]) -> Plant:
+    """The objective is handed another coefficient than the recipe declares."""
+
+    def plant(p: Any) -> None:
+        import umsicht.train.objective as module
+
+        real = module.loss_sum
+        module.loss_sum = lambda *rest, **options: real(*rest, **{**options, name: change(options[name])})
+
+    return plant
+
+
+case(
+    "U8",
+    "LOSS-NORM",
+    "training step|loss",
+    {"code": _objective("z_loss", lambda declared: 10 * declared)},
+    {"code": _objective("label_smoothing", lambda declared: declared + 0.02)},
+    recipe=_regularised,
+)
+
+
+def _starts(change: Callable[[Any], Any]) -> Plant:
+    """A run that continues older weights, something of which is made anew after loading."""
+
+    def plant(p: Any) -> None:
+        p.start_at(save_weights(build(p.config, 5), p.folder / "older"))
+        on_model(p, change)
+
+    return plant
+
+
+case(
+    "U9",
+    "LOAD-MAP",
+    "model",
+    {"run": _starts(lambda model: model.layers[1].mlp.up_proj.reset_parameters())},
+    {"run": _starts(lambda model: model.norm.weight[3:5].mul_(1.001))},
+)
+
+
+def _turned(old: str, new: str) -> Plant:
+    def plant(p: Any) -> None:
+        from umsicht.model.layers import Attention
+
+        rewrite(Attention, "_position", old, new)
+
+    return plant
+
+
+_KEY = "rotate(self.k_norm(key), *rotation)"
+case(
+    "U10",
+    "NUMERIC",
+    "model",
+    {"code": _turned(_KEY, "self.k_norm(key)")},
+    {"code": _turned(_KEY, "(self.k_norm(key) if self.layer == 1 else " + _KEY + ")")},
+)
+
+
+def _short_sight(width: int, layers: str) -> Plant:
+    """Attention that silently looks back only a few tokens."""
+
+    def plant(p: Any) -> None:
+        from umsicht.model.layers import Attention
+
+        rewrite(
+            Attention,
+            "_mix",
+            "        dropout =",
+            f"        if is_causal and self.layer in {layers}:\n"
+            "            where = torch.arange(query.shape[2])\n"
+            f"            mask = (where[:, None] >= where) & (where[:, None] - where < {width})\n"
+            "            is_causal = False\n        dropout =",
+        )
+
+    return plant
+
+
+case(
+    "U11",
+    "CONTEXT",
+    "model",
+    {"code": _short_sight(4, "(0, 1)")},
+    {"code": _short_sight(14, "(0, 1)")},
+)
+
+
+def _backward(pattern: str, factor: float) -> Plant:
+    """Gradients that a hook scales on their way back."""
+
+    def plant(p: Any) -> None:
+        def change(model: Any) -> None:
+            for name, parameter in model.named_parameters():
+                if pattern in name:
+                    parameter.register_hook(lambda gradient: gradient * factor)
+
+        on_model(p, change)
+
+    return plant
+
+
+case(
+    "U12",
+    "NUMERIC LOSS-NORM OPT-WIRING",
+    "gradient|training step",
+    {"run": _backward("embed", 10.0)},
+    {"run": _backward("layers.1.attention.v_proj", 0.85)},
+)

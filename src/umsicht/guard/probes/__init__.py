@@ -19,9 +19,12 @@ from umsicht.guard.probes.overfit import overfit
 from umsicht.guard.probes.overlap import overlap
 from umsicht.guard.probes.prefix import causal_prefix
 from umsicht.guard.probes.rawtext import raw_text
+from umsicht.guard.probes.reach import reach
+from umsicht.guard.probes.relative import relative_positions
 from umsicht.guard.probes.resume import checkpoint_integrity, rehearsal
 from umsicht.guard.probes.row_contents import rows
 from umsicht.guard.probes.shift import shift
+from umsicht.guard.probes.slope import slope
 from umsicht.guard.probes.stability import stability
 from umsicht.guard.probes.storage import batch_ids, boundaries, token_ids
 from umsicht.guard.probes.targets import loader_targets
@@ -34,9 +37,11 @@ _COMMON: tuple[Probe, ...] = (
     Probe("T5", "target-shift", shift),
     Probe("T6", "active-targets", active_targets),
     Probe("T7", "causal-prefix", causal_prefix),
+    Probe("T7 reach", "causal-prefix", reach),
     Probe("T8", "documents", document_isolation),
     Probe("T9", "initialisation", initialisation),
     Probe("T10 norm", "loss-norm", loss_norm),
+    Probe("T10 slope", "batch-algebra", slope),
     Probe("T12", "overfit", overfit, slow=True),
     Probe("T13", "evaluation", evaluation),
     Probe("T25", "evaluation", baseline),
@@ -62,6 +67,7 @@ PIPELINE_PROBES: tuple[Probe, ...] = (
     Probe("T10", "batch-algebra", algebra.batch_algebra),
     Probe("T11", "one-step", audit.one_step),
     Probe("T13 loop", "evaluation", alongside, slow=True),
+    Probe("T17 positions", "dtypes", relative_positions),
     Probe("T25 load", "load", loaded_as_written),
     Probe("T14", "resume", rehearsal, slow=True),
     Probe("T21", "checkpoint", checkpoint_integrity, slow=True),

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 from torch.nn import functional
 
 from umsicht.findings import Finding
@@ -124,11 +125,22 @@ def _users(subject: Subject) -> Iterator[Finding]:
     ]
     for training in (True, False):
         with view.mode(training):
+            before = _state_of(module) if module is not None else {}
             torch.manual_seed(5)
             first = _number(subject.evaluate(view.model, list(whole)))
             after = module.training if module is not None else training
             torch.manual_seed(6)
             second = _number(subject.evaluate(view.model, list(whole)))
+            touched = _touched(module, before) if module is not None else ""
+        if touched:
+            yield Finding(
+                "EVAL-VALIDITY/changes-model",
+                "stop",
+                STAGE,
+                location=f"evaluation: {touched}",
+                numbers=numbers(part=touched),
+            )
+            return
         if abs(first - second) > 1e-6 * max(1.0, abs(first)):
             yield Finding(
                 "EVAL-VALIDITY/not-repeatable",
@@ -181,6 +193,27 @@ def _users(subject: Subject) -> Iterator[Finding]:
             location="evaluation",
             numbers=numbers(found=first, expected=want, active=count),
         )
+
+
+def _state_of(module: nn.Module) -> dict[str, torch.Tensor | None]:
+    """Weights, buffers and gradients: what an evaluation has no business changing."""
+    state: dict[str, torch.Tensor | None] = {
+        name: value.detach().clone() for name, value in module.state_dict().items()
+    }
+    for name, parameter in module.named_parameters():
+        state[f"{name} (gradient)"] = None if parameter.grad is None else parameter.grad.detach().clone()
+    return state
+
+
+def _touched(module: nn.Module, before: dict[str, torch.Tensor | None]) -> str:
+    """The first tensor that is no longer what it was, or nothing."""
+    for name, now in _state_of(module).items():
+        was = before.get(name)
+        if (was is None) != (now is None) or (
+            was is not None and now is not None and not torch.equal(was, now)
+        ):
+            return name
+    return ""
 
 
 def _reference_nats(subject: Subject, example: Any) -> float:

@@ -11,6 +11,7 @@ import torch
 from umsicht.findings import Finding
 from umsicht.guard.adapt_batch import Example
 from umsicht.guard.probe import Cannot
+from umsicht.guard.probes.habits import loop_habits, schedule_kept
 from umsicht.guard.probes.mask import expected_active
 from umsicht.guard.probes.norm import silent, unevenly_masked
 from umsicht.guard.probes.wiring import get_optimizer
@@ -21,19 +22,26 @@ TOLERANCE = {torch.float32: 2e-4, torch.float64: 1e-9, torch.bfloat16: 3e-2, tor
 
 def batch_algebra(subject: Subject) -> Iterator[Finding]:
     """One batch of B, B micro-batches of one, and uneven ones give the gradient of the mean over all active targets; padding changes nothing."""
-    loss_view = subject.need_loss()
+    subject.need_loss()
     module = subject.need_module()
     yield from _padding(subject)
     if subject.train_step is None:
-        if loss_view.form == "logits" or subject.optimizer is None:
-            raise Cannot("no train_step was given: how your loop puts micro-batches together cannot be seen")
         raise Cannot("no train_step was given: how your loop puts micro-batches together cannot be seen")
     optimizer = get_optimizer(subject)
+    known = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    if any(p.requires_grad and id(p) not in known for p in module.parameters()):
+        raise Cannot(
+            "the optimizer does not hold every weight: whatever it never clears looks like a wrong sum"
+        )
     example = unevenly_masked(subject.small, subject.label_offset) or subject.small
     example = to_device(example, subject.need_model().device)
     pieces = [example.take(slice(row, row + 1)) for row in range(example.ids.shape[0])]
-    with silent(module):
-        yield from _step_gradients(subject, optimizer, example, pieces)
+    with schedule_kept(subject.schedule):
+        with silent(module):
+            found = list(_step_gradients(subject, optimizer, example, pieces))
+        if not found:
+            found = list(loop_habits(subject, optimizer, pieces))
+    yield from found
 
 
 def reference_gradient(subject: Subject, pieces: list[Example]) -> dict[str, torch.Tensor]:

@@ -14,6 +14,9 @@ from umsicht.guard.probe import Cannot
 from umsicht.guard.probes.norm import silent
 from umsicht.guard.subject import Subject, numbers
 
+WAKES_IN = 6
+"""Steps after which every tensor has a gradient: a zero head wakes zero projections, those wake what stands before them."""
+
 
 def get_optimizer(subject: Subject) -> torch.optim.Optimizer:
     """The optimizer given, or made from the factory given."""
@@ -47,7 +50,10 @@ def one_step(subject: Subject) -> Iterator[Finding]:
     if any(finding.grade == "stop" for finding in found):
         return
     if subject.loss is not None and subject.examples:
-        yield from _moves(subject, module, optimizer)
+        found = list(_moves(subject, module, optimizer))
+        yield from found
+        if not any(finding.grade == "stop" for finding in found):
+            yield from _stuck(subject, module, optimizer)
 
 
 def frozen(subject: Subject, name: str) -> bool:
@@ -101,6 +107,19 @@ def _membership(subject: Subject, module: nn.Module, optimizer: torch.optim.Opti
             "one-step",
             location=f"optimizer: {doubled[0]}",
             numbers=numbers(doubled=len(doubled)),
+        )
+    learning = [
+        name
+        for name, p in module.named_parameters()
+        if frozen(subject, name) and p.requires_grad and id(p) in inside
+    ]
+    if learning:
+        yield Finding(
+            "OPT-WIRING/frozen-learns",
+            "stop",
+            "one-step",
+            location=f"optimizer: {learning[0]}",
+            numbers=numbers(learning=len(learning), parameters=total, names=", ".join(learning[:5])),
         )
     still = [
         name for name, p in module.named_parameters() if not p.requires_grad and not frozen(subject, name)
@@ -333,6 +352,38 @@ def _step_effect(
             location=f"optimizer: {worst}",
             numbers=numbers(rate=rate, ratio=ratio),
         )
+
+
+def _stuck(subject: Subject, module: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[Finding]:
+    """Tensors whose gradient is still exactly zero after some real steps: two factors that both start at zero never leave it."""
+    loss_view, example = subject.need_loss(), subject.small
+    trainable = [
+        (name, p) for name, p in module.named_parameters() if p.requires_grad and not frozen(subject, name)
+    ]
+    waiting = [name for name, _ in trainable]
+    with subject.borrowed(optimizer), silent(module), subject.need_model().mode(training=True):
+        optimizer.state.clear()
+        for _ in range(WAKES_IN):
+            for _, parameter in trainable:
+                parameter.grad = None
+            loss_view.of(example).backward()  # type: ignore[no-untyped-call]
+            waiting = [
+                name
+                for name, p in trainable
+                if name in waiting and (p.grad is None or not bool(p.grad.any()))
+            ]
+            if not waiting:
+                return
+            _plain_step(optimizer)
+    yield Finding(
+        "OPT-WIRING/stuck-at-zero",
+        "stop",
+        "one-step",
+        location=f"gradient: {waiting[0]}",
+        numbers=numbers(
+            stuck=len(waiting), parameters=len(trainable), steps=WAKES_IN, names=", ".join(waiting[:5])
+        ),
+    )
 
 
 def _state_dtype(subject: Subject, module: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[Finding]:

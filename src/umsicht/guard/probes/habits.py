@@ -1,0 +1,98 @@
+"""T11 on anybody's step: in which mode it trains, and how far it moves its schedule."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from umsicht.findings import Finding
+from umsicht.guard.adapt_batch import Example
+from umsicht.guard.subject import Subject, numbers
+
+STAGE = "one-step"
+STEPS = 3
+
+
+@contextmanager
+def schedule_kept(schedule: Any) -> Iterator[None]:
+    """A torch scheduler may be moved inside the block and stands where it stood afterwards."""
+    kept = copy.deepcopy(schedule.state_dict()) if hasattr(schedule, "state_dict") else None
+    try:
+        yield
+    finally:
+        if kept is not None:
+            schedule.load_state_dict(kept)
+
+
+def loop_habits(
+    subject: Subject, optimizer: torch.optim.Optimizer, pieces: list[Example]
+) -> Iterator[Finding]:
+    """Some whole steps of the user's own: was the model in training mode, did the schedule move by one, is the rate the schedule's?"""
+    assert subject.train_step is not None
+    view, module = subject.need_model(), subject.need_module()
+    modes: list[bool] = []
+    rates: list[float] = []
+    original = optimizer.step
+
+    def spy(*arguments: Any, **keywords: Any) -> Any:
+        modes.append(module.training)
+        rates.append(max(float(group["lr"]) for group in optimizer.param_groups))
+        return original(*arguments, **keywords)
+
+    schedule = subject.schedule
+    begun = getattr(schedule, "last_epoch", None)
+    with subject.borrowed(optimizer), view.mode(training=True):
+        optimizer.step = spy  # type: ignore[method-assign]
+        try:
+            for _ in range(STEPS):
+                subject.train_step(view.model, optimizer, [piece.raw for piece in pieces])
+        finally:
+            optimizer.step = original  # type: ignore[method-assign]
+            moved = getattr(schedule, "last_epoch", 0) - begun if begun is not None else 0
+    if modes and not any(modes) and view.drops():
+        yield Finding(
+            "OPT-WIRING/trains-in-eval-mode",
+            "stop",
+            STAGE,
+            location="training step",
+            numbers=numbers(steps=len(modes)),
+        )
+    if moved > len(rates) > 0:
+        yield _schedule(len(rates), moved, rates)
+    elif begun is None and callable(schedule) and rates:
+        yield from _closed_form(schedule, rates)
+
+
+def _schedule(steps: int, moved: int, rates: list[float]) -> Finding:
+    return Finding(
+        "OPT-WIRING/schedule-steps",
+        "stop",
+        STAGE,
+        location="schedule",
+        numbers=numbers(steps=steps, moved=moved, first=rates[0], last=rates[-1]),
+    )
+
+
+def _closed_form(schedule: Callable[[int], Any], rates: list[float]) -> Iterator[Finding]:
+    """The rates of a loop that sets them itself against step → rate, counted from 0 or from 1; a rate that never moves is set elsewhere."""
+    if len(set(rates)) == 1 and len({float(schedule(step)) for step in range(len(rates) + 1)}) > 1:
+        return
+    for start in (0, 1):
+        wanted = [float(schedule(start + index)) for index in range(len(rates))]
+        if all(
+            abs(got - want) <= 1e-4 * max(abs(want), 1e-12) for got, want in zip(rates, wanted, strict=True)
+        ):
+            return
+    wanted = [float(schedule(index)) for index in range(len(rates))]
+    wrong = next(i for i, (got, want) in enumerate(zip(rates, wanted, strict=True)) if got != want)
+    yield Finding(
+        "OPT-WIRING/schedule",
+        "stop",
+        STAGE,
+        location=f"schedule: step {wrong}",
+        numbers=numbers(step=wrong, rate=rates[wrong], expected=wanted[wrong]),
+    )

@@ -1,0 +1,56 @@
+"""T7, the other way round: what stands at the beginning of a row must matter at its end, or the row is shorter than it says."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+from torch import nn
+
+from umsicht.findings import Finding
+from umsicht.guard.probe import Cannot
+from umsicht.guard.probes.prefix import other_ids
+from umsicht.guard.subject import Subject, numbers
+
+STAGE = "causal-prefix"
+_WINDOWS = ("sliding_window", "attention_window", "local_window", "window_size", "sliding_window_size")
+
+
+def reach(subject: Subject) -> Iterator[Finding]:
+    """One early token changed at a time, at doubling distances from the last position: the furthest that moves its logits to any bit."""
+    view = subject.need_model()
+    example = subject.small
+    row = int(example.real.sum(dim=1).argmax())
+    ids = example.ids[row][example.real[row]][None]
+    seq = ids.shape[1]
+    if seq < 8:
+        raise Cannot("rows are too short to look back in")
+    distances = [*(1 << power for power in range(16) if 1 << power < seq - 1), seq - 1]
+    changed = ids.repeat(len(distances) + 1, 1)
+    for number, distance in enumerate(distances):
+        place = seq - 1 - distance
+        changed[number, place] = other_ids(subject, ids[0, place : place + 1], number)[0]
+    awake = subject.awake() if view.module is not None else contextlib.nullcontext()
+    with awake, torch.no_grad(), view.mode(training=False):
+        last = view.logits(changed)[:, -1].float()
+    seen = [d for number, d in enumerate(distances) if not torch.equal(last[number], last[-1])]
+    far = max(seen, default=0)
+    if far == distances[-1] or far >= _declared_window(view.module):
+        return
+    yield Finding(
+        "CONTEXT/cut-off",
+        # A row length is declared in Umsicht's own recipes; elsewhere a short reach may be meant.
+        "stop" if subject.extra.get("seq_len") else "warn",
+        STAGE,
+        location=f"model: distance {next(d for d in distances if d > far)}",
+        numbers=numbers(reach=far, length=seq, unseen=next(d for d in distances if d > far)),
+    )
+
+
+def _declared_window(module: nn.Module | None) -> int:
+    """The window that the model's own configuration names; a huge one where it names none."""
+    config = getattr(module, "config", None)
+    named = [getattr(config, name, None) for name in _WINDOWS]
+    found = [value for value in named if isinstance(value, int) and not isinstance(value, bool) and value > 0]
+    return min(found) if found else 1 << 30
