@@ -372,7 +372,8 @@ class Trainer:
             reason, finding = "stopped-by-guard", stopped.finding
             self.run.add_finding({**stopped.finding.to_dict(), "step": view.step})
             if view.row:
-                writer.write(view.row)
+                # Before the first step there is only what hooks logged at the start.
+                writer.write({"step": view.step, "tokens": view.tokens, **view.row})
             self._save_last_good(view)
         finally:
             gc.enable()
