@@ -57,7 +57,7 @@ DROPPED = {
 
 def measured(root: Path, cases: dict[str, dict[str, Any]], drop: str = "") -> dict[str, Any]:
     numbered = {str(i): case for i, case in enumerate(cases.values())}
-    torchrun(4, "layouts_main.py", {"folder": str(root), "cases": numbered, "drop": drop}, timeout=1500)
+    torchrun(4, "layouts_main.py", {"folder": str(root), "cases": numbered, "drop": drop}, timeout=3600)
     return {name: json.loads((root / f"{i}.json").read_text()) for i, name in enumerate(cases)}
 
 

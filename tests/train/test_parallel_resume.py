@@ -24,7 +24,7 @@ def leg(folder: Path, n: int, until: int, **parallel: Any) -> None:
         n,
         "chain_main.py",
         {"folder": str(folder), "until": until, "steps": STEPS, "parallel": parallel},
-        timeout=900,
+        timeout=1800,
     )
 
 
@@ -65,6 +65,24 @@ def test_four_then_two_then_three_processes(tmp_path: Path, alone: Path) -> None
     leg(folder, 2, 8)
     leg(folder, 3, STEPS)
     same_run(folder, alone)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "parallel", [{"data": 4}, {"shard": 2, "tensor": 2}, {"data": 2, "pipeline": 2}], ids=str
+)
+def test_a_restart_of_four_ranks_gives_the_same_bits(tmp_path: Path, parallel: dict[str, int]) -> None:
+    straight, stopped = tmp_path / "straight", tmp_path / "stopped"
+    leg(straight, 4, STEPS, **parallel)
+    for until in (5, 8, STEPS):
+        leg(stopped, 4, until, **parallel)
+    assert [row["train/loss"] for row in rows(stopped)] == [row["train/loss"] for row in rows(straight)]
+    mine, theirs = (
+        checkpoints.load(checkpoints.listed(Run.open(one))[-1].path) for one in (stopped, straight)
+    )
+    assert mine.step == theirs.step == STEPS
+    assert mine.model.keys() == theirs.model.keys()
+    assert all(torch.equal(mine.model[name], value) for name, value in theirs.model.items())
 
 
 @pytest.mark.long
