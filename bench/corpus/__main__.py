@@ -1,6 +1,6 @@
 """`make bench-corpus`: deduplication against peers, labelled copies, language id, classifiers, leaks, the whole chain, memory.
 
-Parts can be run alone: `python -m bench.corpus speed copies language classifiers leaks chain memory`. Each part keeps its figures under
+Parts can be run alone: `python -m bench.corpus speed copies language classifiers leaks chain memory cluster`. Each part keeps its figures under
 `build/bench/corpus/`; the page is made of the newest run of every part and says when each was run
 (`python -m bench.corpus page` only writes it anew). A part that never ran is not measured.
 """
@@ -12,7 +12,7 @@ import sys
 from datetime import UTC, datetime
 
 from bench.common import QUICK, ROOT, Bench, Figure, data_folder
-from bench.corpus import chain, copies, labels, leaks, memory, speed
+from bench.corpus import chain, cluster, copies, labels, leaks, memory, speed
 from umsicht.record.environment import code_version
 from umsicht.record.files import atomic_json
 
@@ -24,6 +24,7 @@ PARTS = {
     "chain": chain.run,
     "speed": speed.run,
     "memory": memory.run,
+    "cluster": cluster.run,
 }
 PAGE = "page"
 """No part: only writes the page anew."""

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import shutil
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
+from bench.corpus.cluster import cluster, killed_midway
 
 from umsicht.corpus import CorpusInputs, build
 from umsicht.corpus.stage import build_share
@@ -102,63 +98,12 @@ def test_an_embedded_cluster_gives_the_serial_result(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_a_killed_worker_changes_nothing(tmp_path: Path) -> None:
-    size = int(os.environ.get("UMSICHT_TEST_CLUSTER_DOCUMENTS", "6000"))
-    write_texts(tmp_path / "a.jsonl", size)
+    write_texts(tmp_path / "a.jsonl", 6_000)
     serial = build(
         settings_for(tmp_path / "a.jsonl", executor="serial"), CorpusInputs(Store(tmp_path / "serial"))
     )
-    dask = shutil.which("dask") or str(Path(sys.executable).parent / "dask")
-    port = 20_000 + os.getpid() % 20_000
-    address = f"tcp://127.0.0.1:{port}"
-    started = [
-        subprocess.Popen(
-            [dask, "scheduler", "--host", "127.0.0.1", "--port", str(port), "--no-dashboard"],
-            stderr=subprocess.DEVNULL,
-        )
-    ]
-    try:
-        for _ in range(2):
-            started.append(
-                subprocess.Popen(
-                    [
-                        dask,
-                        "worker",
-                        address,
-                        "--nthreads",
-                        "1",
-                        "--no-nanny",
-                        "--no-dashboard",
-                        "--death-timeout",
-                        "60",
-                    ],
-                    stderr=subprocess.DEVNULL,
-                )
-            )
-        killer = subprocess.Popen(
-            [
-                sys.executable,
-                "-c",
-                (
-                    "import os,sys,time,glob\n"
-                    "pid,folder=int(sys.argv[1]),sys.argv[2]\n"
-                    "end=time.time()+120\n"
-                    "while time.time()<end and not glob.glob(folder+'/work/*/read/0000[3-9].json'): time.sleep(0.05)\n"
-                    f"os.kill(pid,{int(signal.SIGKILL)})"
-                ),
-                str(started[1].pid),
-                str(tmp_path / "cluster"),
-            ]
-        )
-        started.append(killer)
-        made = build(
-            settings_for(tmp_path / "a.jsonl", address=address), CorpusInputs(Store(tmp_path / "cluster"))
-        )
-        assert started[1].wait(timeout=120) == -signal.SIGKILL
-        assert contents(made) == contents(serial)
-    finally:
-        for process in reversed(started):
-            process.terminate()
-        time.sleep(0.2)
-        for process in started:
-            process.kill()
-            process.wait()
+    store = tmp_path / "cluster"
+    with cluster(tmp_path) as started, killed_midway(started.workers[0], store) as killed:
+        made = build(settings_for(tmp_path / "a.jsonl", address=started.address), CorpusInputs(Store(store)))
+        assert killed.is_set() and started.workers[0].wait() == -signal.SIGKILL
+    assert contents(made) == contents(serial)

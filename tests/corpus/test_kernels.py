@@ -267,7 +267,7 @@ def test_estimate_is_close_to_containment() -> None:
     other = " ".join(rng.choice(words, 700))
     rows, _ = sketches(spans_from([part, whole, other]), 5)
     out = np.zeros(2, np.float32)
-    estimate(rows[[0, 2]], rows[[1, 1]], out)
+    estimate(rows, np.array([0, 2]), rows, np.array([1, 1]), out)
     assert out[0] > 0.9
     assert out[1] < 0.2
 

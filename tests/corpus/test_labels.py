@@ -11,9 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from umsicht.corpus.kernels import oracle
 from umsicht.corpus.kernels.spans import spans_from
 from umsicht.corpus.label.batch import check_filters
 from umsicht.corpus.label.classifier import Classifier, fit, fit_sentences, measure, preset, preset_names
+from umsicht.corpus.label.code import has_shape, is_markdown
 from umsicht.corpus.label.heuristics import first_rule, measure_texts, rule_names
 from umsicht.corpus.label.language import identify
 from umsicht.corpus.label.notices import has_notice
@@ -217,3 +219,15 @@ def test_notices(text: str) -> None:
 def test_redaction(text: str, expected: str) -> None:
     assert redact(text, ("email", "phone", "ip", "key"))[0] == expected
     assert redact(text, ())[0] == text
+
+
+def test_the_shape_of_code_is_the_oracles() -> None:
+    rng = random.Random(1)
+    words = """def class if x foo.bar ( ) [ ] { } ; : , = == += := <<= # #include @a @a.b(c) // /* -- 'a' "k" . -> ! é else end
+    SELECT fi _a 9 ~ ` <!-- <?php #! */ () (a,b) ... ## ](u) ``` {#x}"""
+    parts = [*words.split(), " ", "  ", "\t", "\u00a0", "\x1c"]
+    lines = ["".join(rng.choices(parts, k=rng.randint(1, 7))) for _ in range(20_000)]
+    shaped = [line for line in lines if line.strip()]
+    assert [has_shape(line) for line in shaped] == [bool(oracle.CODE_LINE.match(line)) for line in shaped]
+    texts = ["\n".join(lines[k : k + 5]) for k in range(0, len(lines), 5)]
+    assert [is_markdown(text) for text in texts] == [bool(oracle.MARKDOWN.search(text)) for text in texts]

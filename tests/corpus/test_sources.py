@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from umsicht.corpus.normalise import Undecodable, decode, normalise
-from umsicht.corpus.sources import Broken, Raw, SourceInfo, Unit, read_unit
+from umsicht.corpus.sources import Broken, Column, Raw, SourceInfo, Unit, read_unit
 from umsicht.corpus.sources.files import reader_of
 from umsicht.corpus.sources.hub import hub_units
+from umsicht.corpus.sources.plan import walk
 from umsicht.corpus.sources.starter import markup_to_text, starter_units
 from umsicht.corpus.sources.web import html_to_text
 from umsicht.findings import UserError
 from umsicht.recipe.corpus import NormaliseSettings, SourceSettings
 
 
-def read(path: Path, name: str | None = None) -> list[Raw | Broken]:
+def read(path: Path, name: str | None = None) -> list[Raw | Broken | Column]:
     reader = reader_of(name or path.name)
     assert reader is not None
     unit = Unit(SourceInfo("s", "web"), reader, (str(path),), (name or path.name,), path.stat().st_size)
@@ -100,6 +105,64 @@ def test_the_other_extractor_finds_the_same_content() -> None:
     assert "A long sentence about stones." in text and "Home page" not in text
 
 
+@pytest.mark.parametrize(
+    ("charset", "data"),
+    [
+        ("undefined", "Gr\u00fcn \u201cquoted\u201d".encode()),
+        ("utf-16", "Gr\u00fcn \u201cquoted\u201d".encode()),
+        ("iso-8859-1", "Gr\u00fcn \u201cquoted\u201d".encode()),
+        ("iso-8859-1", "Gr\u00fcn \u201cquoted\u201d".encode("cp1252")),
+    ],
+)
+def test_pages_are_decoded_as_browsers_decode_them(charset: str, data: bytes) -> None:
+    head = f'<html><head><meta charset="{charset}"></head><body><p>'.encode()
+    assert html_to_text(head + data + b"</p></body></html>") == "Gr\u00fcn \u201cquoted\u201d"
+
+
+def test_the_encoding_that_the_server_named_is_believed() -> None:
+    page = "<html><body><p>\u041f\u0440\u0438\u0432\u0435\u0442</p></body></html>".encode("cp1251")
+    assert html_to_text(page, sent_as="windows-1251") == "\u041f\u0440\u0438\u0432\u0435\u0442"
+
+
+@pytest.mark.parametrize(
+    "name", ["a.jsonl.gz", "a.jsonl.zst", "a.txt.bz2", "a.txt.xz", "a.parquet", "a.warc.gz", "a.html.zst"]
+)
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"no such format", b"\x28\xb5\x2f\xfd" + b"junk" * 10, b"\x1f\x8b\x08\x00junk", b"PAR1" * 30],
+)
+def test_broken_files_are_listed(tmp_path: Path, name: str, data: bytes) -> None:
+    (tmp_path / name).write_bytes(data)
+    found = read(tmp_path / name)
+    assert not [item for item in found if isinstance(item, Raw) and item.text] and len(found) <= 1
+    assert found or not data
+
+
+def test_what_stands_before_the_end_of_a_cut_file_is_read(tmp_path: Path) -> None:
+    packed = gzip.compress(b"".join(json_line(k) for k in range(3_000)))
+    path = tmp_path / "a.jsonl.gz"
+    found = rows_of(path, [packed[: len(packed) // 2]])
+    assert found[-1] == ("a.jsonl.gz", "unreadable") and len(found) > 1_000
+    assert found[:-1] == rows_of(path, [packed])[: len(found) - 1]
+
+
+def test_a_name_that_is_no_text_is_written_out(tmp_path: Path) -> None:
+    try:
+        Path(os.fsdecode(os.fsencode(tmp_path) + b"/bad\xff.txt")).write_text("A text.")
+    except OSError:
+        pytest.skip("this file system takes only text for names")
+    ((path, name, _),) = walk(SourceSettings(name="s", path=str(tmp_path)), tmp_path)
+    assert name == "bad\\xff.txt"
+    unit = Unit(SourceInfo("s", "web"), "text", (path,), (name,), 7)
+    assert list(read_unit(unit, 8_000_000)) == [Raw(b"A text.", name)]
+
+
+def test_a_mark_at_the_head_of_a_file_of_rows_is_no_error(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'\xef\xbb\xbf{"text": "first"}\r\n{"text": "second"}\r\n')
+    assert [item.text for item in read(path) if isinstance(item, Raw)] == ["first", "second"]
+
+
 def test_navigation_is_left_out() -> None:
     page = (
         "<html><body><nav><a href='/'>Home page</a><a href='/x'>Imprint</a></nav><main><h1>Title</h1><p>"
@@ -163,3 +226,94 @@ def test_the_standard_library_alone_gives_a_starter() -> None:
         for unit in units
     )
     assert code and docs and not code & docs
+
+
+def rows_of(path: Path, texts: list[bytes], **fields: int) -> list[tuple[str, str]]:
+    path.write_bytes(b"".join(texts))
+    info = SourceInfo("s", "text")
+    unit = Unit(info, "jsonl", (str(path),), (path.name,), path.stat().st_size, **fields)  # type: ignore[arg-type]
+    found: list[tuple[str, str]] = []
+    for item in read_unit(unit, 8_000_000):
+        if isinstance(item, Column):
+            found += zip(item.origins, item.texts.to_pylist(), strict=True)
+        elif isinstance(item, Raw):
+            found.append((item.origin, str(item.text)))
+        else:
+            found.append((item.origin, item.reason))
+    return found
+
+
+def json_line(k: int, end: bytes = b"\n") -> bytes:
+    text = f'{k} \u00fc "quoted" \\ {"NaN, Infinity " * (k % 3)}{"many words " * 40}'
+    return (
+        json.dumps({"id": k, "text": text, "more": [{"text": "x"}]}, ensure_ascii=k % 2 == 0).encode() + end
+    )
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        b"",
+        b"\n",
+        b'{"text": "a", "text": "b"}\n',
+        b'{"text": "a"}{"text": "b"}\n',
+        b'{"text":\n"a"}\n',
+        b'{"text": null}\n',
+        b'{"text": 1}\n',
+        b'{"other": "a"}\n',
+        b'{"text": "\xff"}\n',
+        b'{"text": "a", "other": "\xff"}\n',
+        b'{"text": "\\ud800"}\n',
+        b'{"text": "a", "n": NaN}\n',
+        b' {"text": "indented"}\n',
+        b'[{"text": "a"}]\n',
+        b'{"text": "a",}\n',
+        b'{"text": "cut',
+    ],
+)
+def test_a_block_of_lines_is_read_as_its_lines_are(tmp_path: Path, odd: bytes, monkeypatch: Any) -> None:
+    lines = [json_line(k) for k in range(1_500)]
+    lines.insert(700, odd if odd.endswith(b"\n") or not odd else odd + b"\n")
+    whole = rows_of(tmp_path / "a.jsonl", lines)
+    monkeypatch.setattr("umsicht.corpus.sources.jsonl.LEAST", 1 << 40)
+    assert whole == rows_of(tmp_path / "a.jsonl", lines)
+    assert len(whole) >= 1_500
+
+
+def test_sound_lines_come_as_a_column(tmp_path: Path) -> None:
+    for end in (b"\n", b"\r\n"):
+        path = tmp_path / "a.jsonl"
+        path.write_bytes(b"".join(json_line(k, end) for k in range(12_000)))
+        unit = Unit(SourceInfo("s", "text"), "jsonl", (str(path),), ("a.jsonl",), path.stat().st_size)
+        found = list(read_unit(unit, 8_000_000))
+        columns = [item for item in found if isinstance(item, Column)]
+        assert sum(len(column.origins) for column in columns) >= 11_000 and len(columns) >= 2
+
+
+def test_rows_of_a_table_come_as_a_column_where_all_have_text(tmp_path: Path) -> None:
+    texts: list[str | None] = [f"{k} {'many words ' * 30}" for k in range(2_000)]
+    for odd in (False, True):
+        if odd:
+            texts[1_500] = None
+        pq.write_table(pa.table({"text": texts}), tmp_path / "a.parquet")
+        found: list[tuple[str, str | None]] = []
+        columns = 0
+        for item in read(tmp_path / "a.parquet"):
+            if isinstance(item, Column):
+                columns += 1
+                found += zip(item.origins, item.texts.to_pylist(), strict=True)
+            else:
+                found.append((item.origin, item.text if isinstance(item, Raw) else None))  # type: ignore[arg-type]
+        assert found == [(f"a.parquet#0.{k}", text) for k, text in enumerate(texts)]
+        assert columns == 1 + (not odd)
+
+
+def test_ranges_of_a_file_share_its_lines(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    lines = [json_line(k) for k in range(3_000)]
+    whole = rows_of(path, lines)
+    size = path.stat().st_size
+    for cut in (size // 2, len(b"".join(lines[:1_500])), len(b"".join(lines[:1_500])) - 1):
+        start = path.read_bytes().find(b"\n", cut - 1) + 1
+        first = rows_of(path, lines, stop=cut)  # type: ignore[arg-type]
+        assert first + rows_of(path, lines, start=start) == whole  # type: ignore[arg-type]

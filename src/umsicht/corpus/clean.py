@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from umsicht.corpus.kernels import survey
-from umsicht.corpus.kernels.spans import Spans, spans_from
+from umsicht.corpus.kernels.spans import Spans, spans_from, spans_of
 from umsicht.corpus.label.language import CODE, UNDETERMINED, identify_many
 from umsicht.corpus.lines import CODE_DOMAIN
 from umsicht.corpus.normalise import normalise, strip_blank_lines, without_surrogates
@@ -34,9 +35,11 @@ class Batch:
     languages: list[str] = field(default_factory=list)
     licences: list[str] = field(default_factory=list)
     domains: list[str] = field(default_factory=list)
+    spans: Spans | None = None
+    """The texts, where they came as a column; `texts` is empty then."""
 
     def __len__(self) -> int:
-        return len(self.texts)
+        return len(self.origins)
 
     def add(self, text: str, origin: str, language: str, licence: str, domain: str) -> None:
         """One more text."""
@@ -45,6 +48,42 @@ class Batch:
         self.languages.append(language)
         self.licences.append(licence)
         self.domains.append(domain)
+
+    @classmethod
+    def of(cls, info: SourceInfo, texts: pa.LargeStringArray, origins: list[str]) -> Batch:
+        """A whole column of texts of which their reader said nothing."""
+        n = len(origins)
+        language, licence = info.language.lower(), info.licence
+        return cls(info, [], origins, [language] * n, [licence] * n, [""] * n, spans_of(texts))
+
+    def column(self) -> Spans:
+        """All texts. Halves of surrogate pairs, which are no characters, are taken out."""
+        if self.spans is not None:
+            return self.spans
+        try:
+            return spans_from(self.texts)
+        except UnicodeEncodeError:
+            return spans_from([without_surrogates(text) for text in self.texts])
+
+
+class Texts:
+    """The texts of a batch while they change."""
+
+    def __init__(self, spans: Spans) -> None:
+        self.spans = spans
+        self.changed: dict[int, str] = {}
+
+    def __getitem__(self, row: int) -> str:
+        found = self.changed.get(row)
+        return self.spans.text(row) if found is None else found
+
+    def __setitem__(self, row: int, text: str) -> None:
+        self.changed[row] = text
+
+    def settled(self) -> Spans:
+        """The texts as they are now."""
+        rows = sorted(self.changed)
+        return self.spans.replaced(rows, [self.changed[row] for row in rows]) if rows else self.spans
 
 
 @dataclass(frozen=True)
@@ -61,27 +100,21 @@ class Cleaned:
 
 def clean(batch: Batch, settings: NormaliseSettings, max_document_bytes: int) -> Cleaned:
     """Normalise, name languages and domains, redact, and cut what is too long."""
-    try:
-        spans = spans_from(batch.texts)
-    except UnicodeEncodeError:
-        batch.texts = [without_surrogates(text) for text in batch.texts]
-        spans = spans_from(batch.texts)
-    read_bytes = int((spans.ends - spans.starts).sum())
-    flags = survey_of(spans)
-    changed = _normalise(batch, flags, settings)
-    _languages(batch, spans, changed)
-    redacted, touched = _redact(batch, flags, settings)
+    texts = Texts(batch.column())
+    read_bytes = int((texts.spans.ends - texts.spans.starts).sum())
+    flags = survey_of(texts.spans)
+    _normalise(texts, flags, settings)
+    changed = set(texts.changed)
+    _languages(batch, texts, changed)
+    redacted = _redact(batch, texts, flags, settings)
     notice = (flags & survey.NOTICE) != 0
     notice[list(changed)] = True
-    long = [i for i, n in enumerate(map(len, batch.texts)) if n * 4 > max_document_bytes]
-    pieces = {i: list(cut_text(batch.texts[i], max_document_bytes)) for i in long}
-    cut = {i: parts for i, parts in pieces.items() if len(parts) != 1 or parts[0] != batch.texts[i]}
-    if cut:
-        batch, notice = _divide(batch, notice, cut)
+    spans = texts.settled()
+    long = np.flatnonzero(spans.ends - spans.starts > max_document_bytes).tolist()
+    if long:
+        cut = {i: list(cut_text(spans.text(i), max_document_bytes)) for i in long}
+        batch, notice = _divide(batch, spans, notice, cut)
         spans = spans_from(batch.texts)
-    elif changed or touched:
-        rows = sorted(changed | touched)
-        spans = spans.replaced(rows, [batch.texts[i] for i in rows])
     return Cleaned(batch, spans, read_bytes, notice, redacted)
 
 
@@ -92,30 +125,27 @@ def survey_of(spans: Spans) -> npt.NDArray[np.uint32]:
     return flags
 
 
-def _normalise(batch: Batch, flags: npt.NDArray[np.uint32], settings: NormaliseSettings) -> set[int]:
-    """Texts that are not the same afterwards."""
+def _normalise(texts: Texts, flags: npt.NDArray[np.uint32], settings: NormaliseSettings) -> None:
+    """Change what is not clean."""
     exact = _NORMALISE | (survey.WIDE if settings.unicode == "nfc" else 0)
-    changed = set()
     for i in np.flatnonzero(flags & (exact | survey.EDGE)).tolist():
-        text = batch.texts[i]
+        text = texts[i]
         new = normalise(text, settings) if flags[i] & exact else strip_blank_lines(text)
         if new != text:
-            batch.texts[i] = new
-            changed.add(i)
-    return changed
+            texts[i] = new
 
 
-def _languages(batch: Batch, spans: Spans, changed: set[int]) -> None:
+def _languages(batch: Batch, texts: Texts, changed: set[int]) -> None:
     """Fill in languages that nobody declared, and the domain of code among plain text."""
     unknown = [i for i, language in enumerate(batch.languages) if not language or language == UNDETERMINED]
     same = [i for i in unknown if i not in changed]
     other = [i for i in unknown if i in changed]
-    for rows, texts in (
-        (same, spans.take(np.array(same, np.int64)) if same else None),
-        (other, spans_from([batch.texts[i] for i in other]) if other else None),
+    for rows, spans in (
+        (same, texts.spans.take(np.array(same, np.int64)) if same else None),
+        (other, spans_from([texts[i] for i in other]) if other else None),
     ):
-        if texts is not None:
-            for i, (language, _) in zip(rows, identify_many(texts), strict=True):
+        if spans is not None:
+            for i, (language, _) in zip(rows, identify_many(spans), strict=True):
                 batch.languages[i] = language
     info = batch.info
     for i, (domain, language) in enumerate(zip(batch.domains, batch.languages, strict=True)):
@@ -124,30 +154,28 @@ def _languages(batch: Batch, spans: Spans, changed: set[int]) -> None:
 
 
 def _redact(
-    batch: Batch, flags: npt.NDArray[np.uint32], settings: NormaliseSettings
-) -> tuple[Counter[str], set[int]]:
+    batch: Batch, texts: Texts, flags: npt.NDArray[np.uint32], settings: NormaliseSettings
+) -> Counter[str]:
     found: Counter[str] = Counter()
     calls = sum(_CALLS_FOR[kind] for kind in settings.redact)
-    touched: set[int] = set()
     for i in np.flatnonzero(flags & calls).tolist():
         kinds: Sequence[str] = [kind for kind in settings.redact if flags[i] & _CALLS_FOR[kind]]
         if batch.domains[i] == CODE_DOMAIN:
             kinds = [kind for kind in kinds if kind in ONLY_PROSE]
-        text, counts = redact(batch.texts[i], kinds)
+        text, counts = redact(texts[i], kinds)
         if counts:
-            batch.texts[i] = text
+            texts[i] = text
             found.update(counts)
-            touched.add(i)
-    return found, touched
+    return found
 
 
 def _divide(
-    batch: Batch, notice: npt.NDArray[np.bool_], cut: dict[int, list[str]]
+    batch: Batch, spans: Spans, notice: npt.NDArray[np.bool_], cut: dict[int, list[str]]
 ) -> tuple[Batch, npt.NDArray[np.bool_]]:
     divided = Batch(batch.info)
     notices: list[bool] = []
-    for i, text in enumerate(batch.texts):
-        for number, piece in enumerate(cut.get(i, [text]) or [""]):
+    for i in range(len(batch)):
+        for number, piece in enumerate(cut[i] if i in cut else [spans.text(i)]):
             origin = batch.origins[i] if number == 0 else f"{batch.origins[i]}~{number + 1}"
             divided.add(piece, origin, batch.languages[i], batch.licences[i], batch.domains[i])
             notices.append(bool(notice[i]))

@@ -25,7 +25,7 @@ from umsicht.corpus.independence import (
     part_ways,
     validation_runs,
 )
-from umsicht.corpus.index import DROP, index_path, open_rows
+from umsicht.corpus.index import DROP, index_path, open_rows, shingles_path, sketch_path
 from umsicht.corpus.ledger import Ledger
 from umsicht.corpus.near import NearJob, NearResult, find_near
 from umsicht.corpus.near.tasks import GONE, STAYS, VALIDATION, SpanFile
@@ -171,7 +171,10 @@ class Flow:
         found = find_near(
             NearJob(
                 "near",
-                [SpanFile(str(table)) for table in self.tables],
+                [
+                    SpanFile(str(table), sketches=self._sketches(part))
+                    for table, part in zip(self.tables, self.parts, strict=True)
+                ],
                 self.counts,
                 self.state,
                 words=near.words,
@@ -197,6 +200,10 @@ class Flow:
         self.notes["clusters"] = examples.clusters(drops, Names(tuple(map(str, self.indexes)), self.offsets))
         self._save_state()
         return str(path)
+
+    def _sketches(self, part: dict[str, Any]) -> tuple[str, str]:
+        folder, key = self.work.stage("read"), part["key"]
+        return str(sketch_path(folder, key)), str(shingles_path(folder, key))
 
     def _save_state(self) -> None:
         np.save(self.work.folder / "state.npy", self.state)

@@ -36,6 +36,16 @@ def index_path(folder: Path, key: str) -> Path:
     return folder / f"{key}.rows.npy"
 
 
+def sketch_path(folder: Path, key: str) -> Path:
+    """Where the bottom sketches of a partition's documents lie, `[documents, SKETCH]`."""
+    return folder / f"{key}.sketch.npy"
+
+
+def shingles_path(folder: Path, key: str) -> Path:
+    """Where the numbers of shingles of a partition's documents lie."""
+    return folder / f"{key}.shingles.npy"
+
+
 def open_rows(path: Path) -> Rows:
     """Memory-map an index; an empty one is read."""
     rows: Rows = np.load(path, mmap_mode="r") if path.stat().st_size > 256 else np.load(path)

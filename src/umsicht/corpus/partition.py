@@ -14,7 +14,7 @@ import xxhash
 
 from umsicht.corpus.clean import Batch
 from umsicht.corpus.document import DROPPED_SCHEMA, SCHEMA, write_table, write_working
-from umsicht.corpus.index import ROW, index_path
+from umsicht.corpus.index import ROW, index_path, shingles_path, sketch_path
 from umsicht.corpus.kernels.spans import Spans
 from umsicht.corpus.label.batch import Labels
 
@@ -41,6 +41,8 @@ class Rows:
     names: list[str]
     halves: npt.NDArray[np.uint64]
     labels: Labels
+    sketches: tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32]] | None = None
+    """Bottom sketches and numbers of shingles, where near-duplicates are searched."""
 
     def table(self, rows: npt.NDArray[np.int64]) -> pa.Table:
         """Some of the rows."""
@@ -75,6 +77,7 @@ class Partition:
 
     tables: list[pa.Table] = field(default_factory=list)
     index: list[npt.NDArray[Any]] = field(default_factory=list)
+    sketches: list[tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32]]] = field(default_factory=list)
     slices: dict[str, int] = field(default_factory=dict)
     sources: dict[str, int] = field(default_factory=dict)
     bytes: int = 0
@@ -91,6 +94,9 @@ class Partition:
         index["source"] = self.sources.setdefault(batch.info.name, len(self.sources))
         self.tables.append(found.table(rows))
         self.index.append(index)
+        if found.sketches is not None:
+            sketches, sizes = found.sketches
+            self.sketches.append((sketches[rows], sizes[rows]))
         self.bytes += int(found.sizes[rows].sum())
 
     def write(self, folder: Path, key: str) -> dict[str, Any]:
@@ -98,6 +104,9 @@ class Partition:
         index = np.concatenate(self.index)
         write_working(pa.concat_tables(self.tables), folder / f"{key}.arrow")
         np.save(index_path(folder, key), index)
+        if self.sketches:
+            np.save(sketch_path(folder, key), np.concatenate([sketches for sketches, _ in self.sketches]))
+            np.save(shingles_path(folder, key), np.concatenate([sizes for _, sizes in self.sketches]))
         return {
             "key": key,
             "rows": len(index),

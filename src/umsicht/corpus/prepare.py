@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from umsicht.corpus.clean import Batch, clean
 from umsicht.corpus.index import hex_id, text_hash
+from umsicht.corpus.kernels.spans import words_of
 from umsicht.corpus.label.batch import PROMOTIONAL, counted, label_batch, unlabelled
 from umsicht.corpus.label.language import UNDETERMINED
 from umsicht.corpus.ledger import Ledger
 from umsicht.corpus.lines import CODE_DOMAIN
 from umsicht.corpus.normalise import Undecodable, decode
 from umsicht.corpus.partition import Dropped, Partition, Rows, hashes
-from umsicht.corpus.sources import Broken, Raw, Unit, read_unit
+from umsicht.corpus.sources import Broken, Column, Raw, Unit, read_unit
 from umsicht.recipe.corpus import CorpusSettings, FilterSettings, NormaliseSettings
 
 BROKEN_SHOWN = 50
@@ -41,6 +43,8 @@ class PrepareTask:
     min_document_bytes: int
     max_document_bytes: int
     partition_bytes: int
+    sketch_words: int
+    """Words a shingle of the sketches that near-duplicates are searched by; 0: they are not searched."""
 
     @classmethod
     def of(cls, number: int, units: tuple[Unit, ...], folder: Path, settings: CorpusSettings) -> PrepareTask:
@@ -55,6 +59,7 @@ class PrepareTask:
             settings.min_document_bytes,
             settings.max_document_bytes,
             settings.partition_bytes,
+            settings.dedupe.near.words if settings.dedupe.near.enabled else 0,
         )
 
     def filters_of(self, source: str) -> FilterSettings:
@@ -90,9 +95,15 @@ class _Worker:
         self.redacted: Counter[str] = Counter()
         self.labels: dict[str, dict[str, list[int]]] = {}
 
-    def take(self, unit: Unit, item: Raw | Broken) -> None:
+    def take(self, unit: Unit, item: Raw | Broken | Column) -> None:
         if isinstance(item, Broken):
             self._broken(unit, item)
+            return
+        if isinstance(item, Column):
+            self._work()
+            for texts, origins in _portions(item, self.batch_limit):
+                self.batch = Batch.of(unit.source, texts, origins)
+                self._work()
             return
         text = item.text
         if isinstance(text, bytes):
@@ -135,12 +146,14 @@ class _Worker:
         kept, short = np.flatnonzero(long), np.flatnonzero(~long)
         filters = self.task.filters_of(source)
         is_code = np.array([domain == CODE_DOMAIN for domain in batch.domains], bool)
-        labels = label_batch(spans, batch.texts, batch.languages, is_code, cleaned.notice, filters)
-        found = Rows(batch, spans.column(), sizes, names, halves, labels)
+        words = words_of(spans)
+        labels = label_batch(spans, words, batch.languages, is_code, cleaned.notice, filters)
+        sketched = words.sketches(self.task.sketch_words) if self.task.sketch_words else None
+        found = Rows(batch, spans.column(), sizes, names, halves, labels, sketched)
         if len(short):
             why = [("too-short", f"{size} bytes") for size in sizes[short].tolist()]
             self.dropped.add(
-                Rows(batch, found.texts, sizes, names, halves, unlabelled(len(batch))),
+                replace(found, labels=unlabelled(len(batch))),
                 short,
                 "normalise",
                 why,
@@ -232,6 +245,17 @@ class _Worker:
             "redacted": dict(self.redacted),
             "labels": self.labels,
         }
+
+
+def _portions(column: Column, limit: int) -> Iterator[tuple[pa.LargeStringArray, list[str]]]:
+    """A column in pieces of about so many bytes, and of at most `BATCH_ROWS` rows."""
+    edges = np.frombuffer(column.texts.buffers()[1], np.int64, len(column.texts) + 1, 8 * column.texts.offset)
+    first = 0
+    while first < len(column.texts):
+        last = int(np.searchsorted(edges, edges[first] + limit))
+        last = min(max(last, first + 1), first + BATCH_ROWS, len(column.texts))
+        yield column.texts.slice(first, last - first), column.origins[first:last]
+        first = last
 
 
 def _tally(

@@ -8,7 +8,7 @@ import numpy as np
 
 from umsicht.corpus.kernels.jit import inline, int64, kernel, readable, void, writable
 from umsicht.corpus.kernels.shingles import EDGES, count_different
-from umsicht.corpus.kernels.words import BYTES, CODES, hash_words, mix
+from umsicht.corpus.kernels.words import BYTES, CODES, HASHES, hash_words, mix
 
 PAIR = np.uint64(0xD6E8FEB86659FD93)
 SHAPES = 48
@@ -26,36 +26,67 @@ def _bucket_of(share: Any) -> Any:
     return step
 
 
+CAPITAL, DIGIT, LETTER, SHOUT, PERCENT = 0, 13, 26, 39, 52
+"""Shifts of five counters in one word: a byte adds to several of them with one addition. None runs over in `MOST_BYTES`."""
+MOST_BYTES = 4_000
+
+
+def _bit(b: int) -> int:
+    value = int(65 <= b <= 90) << CAPITAL | int(48 <= b <= 57) << DIGIT
+    return (
+        value
+        | int(65 <= b <= 90 or 97 <= b <= 122) << LETTER
+        | int(b == 33) << SHOUT
+        | int(b == 37) << PERCENT
+    )
+
+
+COUNTS = np.array([_bit(b) for b in range(256)], np.uint64)
+_LOOK, _WORD = 1, 2
+WAYS = np.zeros(256, np.uint8)
+"""Bytes that want a closer look (digits, signs of money, colons), and those that words are made of."""
+WAYS[[*b"0123456789$:", 0xA3, 0xAC]] |= _LOOK
+WAYS[[*range(48, 58), *range(65, 91), *range(97, 123)]] |= _WORD
+
+
 @kernel(int64(BYTES, int64, int64, writable("uint64"), int64))
 def _shapes(buffer: Any, start: int, end: int, out: Any, n: int) -> int:
-    """Shares of capitals, digits, signs, and the shapes of words with digits in them."""
-    capitals = digits = letters = shouts = money = percent = links = 0
-    run = run_digits = 0
-    for i in range(start, end):
+    """Shares of capitals, digits, signs, and the shapes of words with digits in them. At most `MOST_BYTES` bytes."""
+    total = np.uint64(0)
+    money = links = 0
+    i: Any = start
+    while i < end:
         b = buffer[i]
-        digit = b >= 48 and b <= 57
-        capital = b >= 65 and b <= 90
-        letter = capital or (b >= 97 and b <= 122)
-        capitals += capital
-        digits += digit
-        letters += letter
-        shouts += b == 33
-        percent += b == 37
-        money += b == 36
-        if b == 0xA3 and i > start and buffer[i - 1] == 0xC2:
-            money += 1
-        if b == 0xAC and i > start + 1 and buffer[i - 1] == 0x82 and buffer[i - 2] == 0xE2:
-            money += 1
-        links += b == 58 and i + 2 < end and buffer[i + 1] == 47 and buffer[i + 2] == 47
-        if digit or letter:
-            run += 1
-            run_digits += digit
-        if not (digit or letter) or i == end - 1:
-            if run_digits > 0 and n < len(out):
-                kind = 0 if run_digits == run else 1
-                out[n] = mix(np.uint64(1_000_003) + np.uint64(min(run, 12) * 2 + kind))
-                n += 1
-            run = run_digits = 0
+        total += COUNTS[b]
+        if WAYS[b] & 1:
+            if b >= 48 and b <= 57:
+                first = i
+                while first > start and WAYS[buffer[first - 1]] & 2:
+                    first -= 1
+                figures = 1
+                i += 1
+                while i < end and WAYS[buffer[i]] & 2:
+                    b = buffer[i]
+                    total += COUNTS[b]
+                    figures += b <= 57
+                    i += 1
+                if n < len(out):
+                    size = i - first
+                    out[n] = mix(np.uint64(1_000_003) + np.uint64(min(size, 12) * 2 + (figures != size)))
+                    n += 1
+                continue
+            money += b == 36
+            if b == 0xA3 and i > start and buffer[i - 1] == 0xC2:
+                money += 1
+            if b == 0xAC and i > start + 1 and buffer[i - 1] == 0x82 and buffer[i - 2] == 0xE2:
+                money += 1
+            links += b == 58 and i + 2 < end and buffer[i + 1] == 47 and buffer[i + 2] == 47
+        i += 1
+    capitals: Any = np.int64(total & np.uint64(0x1FFF))
+    digits: Any = np.int64((total >> np.uint64(13)) & np.uint64(0x1FFF))
+    letters: Any = np.int64((total >> np.uint64(26)) & np.uint64(0x1FFF))
+    shouts: Any = np.int64((total >> np.uint64(39)) & np.uint64(0x1FFF))
+    percent: Any = np.int64(total >> np.uint64(52))
     size = max(end - start, 1)
     values = (
         _bucket_of(capitals / max(letters, 1)),
@@ -72,19 +103,14 @@ def _shapes(buffer: Any, start: int, end: int, out: Any, n: int) -> int:
     return n
 
 
-@kernel(
-    int64(
-        BYTES, int64, int64, CODES, CODES, int64, writable("uint64"), writable("uint64"), writable("uint64")
-    )
-)
-def features(
-    buffer: Any, start: int, end: int, codes: Any, extra: Any, bits: int, words: Any, out: Any, table: Any
-) -> int:
-    """Different feature numbers (below 2^bits) of one text in the order of their first appearance, in `out`. Returns how many."""
-    n_words = hash_words(buffer, start, end, codes, extra, words)
+@kernel(int64(BYTES, int64, int64, HASHES, int64, HASHES, HASHES))
+def features(buffer: Any, start: int, end: int, words: Any, bits: int, out: Any, table: Any) -> int:
+    """Different feature numbers (below 2^bits) of one text in the order of their first appearance, in `out`; its hashed words are given.
+
+    Returns how many."""
     shift = np.uint64(64 - bits)
     n = 0
-    for i in range(n_words):
+    for i in range(len(words)):
         out[n] = mix(words[i])
         n += 1
         if i > 0:
@@ -99,20 +125,48 @@ def features(
     return n
 
 
-@kernel(void(BYTES, EDGES, EDGES, CODES, CODES, int64, readable("float32"), int64, writable("float32")))
+@kernel(
+    void(
+        BYTES,
+        EDGES,
+        EDGES,
+        HASHES,
+        EDGES,
+        CODES,
+        CODES,
+        int64,
+        readable("float32"),
+        int64,
+        writable("float32"),
+    )
+)
 def score_many(
-    buffer: Any, starts: Any, ends: Any, codes: Any, extra: Any, bits: int, weights: Any, limit: int, out: Any
+    buffer: Any,
+    starts: Any,
+    ends: Any,
+    words: Any,
+    offsets: Any,
+    codes: Any,
+    extra: Any,
+    bits: int,
+    weights: Any,
+    limit: int,
+    out: Any,
 ) -> None:
     """Log-odds of every text: bias (the last weight) plus the sum of its features' weights over the root of their number.
 
-    Only the first `limit` bytes of a text are looked at.
+    `words` are the hashed words of all texts, cut by `offsets`. Only the first `limit` bytes of a text are looked at.
     """
-    words = np.empty(limit // 2 + 2, np.uint64)
+    few = np.empty(limit // 2 + 2, np.uint64)
     found = np.empty(2 * limit + SHAPES, np.uint64)
     table = np.empty(8 * limit + 4 * SHAPES, np.uint64)
     for i in range(len(starts)):
-        end = min(ends[i], starts[i] + limit)
-        n = features(buffer, starts[i], end, codes, extra, bits, words, found, table)
+        mine = words[offsets[i] : offsets[i + 1]]
+        end = ends[i]
+        if end > starts[i] + limit:
+            end = starts[i] + limit
+            mine = few[: hash_words(buffer, starts[i], end, codes, extra, few)]
+        n = features(buffer, starts[i], end, mine, bits, found, table)
         total = 0.0
         for k in range(n):
             total += weights[found[k]]
@@ -159,7 +213,8 @@ def train_epoch(
     bias = len(weights) - 1
     for i in order:
         end = min(ends[i], starts[i] + limit)
-        n = features(buffer, starts[i], end, codes, extra, bits, words, found, table)
+        mine = words[: hash_words(buffer, starts[i], end, codes, extra, words)]
+        n = features(buffer, starts[i], end, mine, bits, found, table)
         scale = 1.0 / np.sqrt(max(n, 1))
         total = 0.0
         for k in range(n):

@@ -12,9 +12,11 @@ from umsicht.corpus.kernels.jit import inline, int64, kernel, readable, uint64, 
 from umsicht.corpus.kernels.shingles import EDGES
 from umsicht.corpus.kernels.words import BYTES
 
+DIMENSION = 16
+"""Of the vectors; a constant, so that sums of vectors are a few instructions."""
 LONGEST_WORD = 1_000
-KNOWN_WORDS = 1 << 13
-"""Words whose sums are remembered: in running text most words come back soon."""
+KNOWN_WORDS = 1 << 14
+"""Words whose sums are remembered, from one batch of texts to the next: in running text most words come back soon. A power of two."""
 INTS = readable("int32")
 FLOATS = readable("float32")
 
@@ -61,11 +63,23 @@ def find_word(keys: Any, rows: Any, value: Any) -> int:
     return -1
 
 
+@inline
+def _remainder(value: Any, divisor: Any, inverse: Any) -> Any:
+    """`value % divisor` by a product with `1 / divisor`, which is off by one at most; a division takes several times as long."""
+    left = np.int64(value) - np.int64(np.float64(value) * inverse) * divisor
+    if left < 0:
+        left += divisor
+    elif left >= divisor:
+        left -= divisor
+    return left
+
+
 @kernel(int64(BYTES, int64, INTS, readable("uint64"), readable("uint64"), FLOATS, writable("float32")))
 def _add_ngrams(word: Any, size: int, sizes: Any, mask: Any, table: Any, vectors: Any, hidden: Any) -> int:
-    """Add the vectors of the n-grams of `<word>`; `sizes` are least n, greatest n, buckets, dimension. Returns how many."""
+    """Add the vectors of the n-grams of `<word>`; `sizes` are least n, greatest n, buckets, and the row of the end of a line. Returns how many."""
     found = 0
-    dimension = sizes[3]
+    buckets = np.int64(sizes[2])
+    inverse = 1.0 / np.float64(buckets)
     for i in range(size):
         if word[i] & 0xC0 == 0x80:
             continue
@@ -79,11 +93,11 @@ def _add_ngrams(word: Any, size: int, sizes: Any, mask: Any, table: Any, vectors
                 value = _step(value, word[j])
                 j += 1
             if n >= sizes[0] and not (n == 1 and (i == 0 or j == size)):
-                row = find_row(mask, table, np.int64(value % np.uint32(sizes[2])))
+                row = find_row(mask, table, _remainder(value, buckets, inverse))
                 if row >= 0:
                     found += 1
-                    first = row * dimension
-                    for k in range(dimension):
+                    first = row * DIMENSION
+                    for k in range(DIMENSION):
                         hidden[k] += vectors[first + k]
             n += 1
     return found
@@ -100,11 +114,13 @@ def _add_ngrams(word: Any, size: int, sizes: Any, mask: Any, table: Any, vectors
         INTS,
         FLOATS,
         FLOATS,
-        INTS,
+        writable("uint64"),
+        writable("int64"),
+        writable("float32", 2),
         writable("float32", 2),
     )
 )
-def score_labels(
+def score_nodes(
     buffer: Any,
     offsets: Any,
     sizes: Any,
@@ -114,22 +130,21 @@ def score_labels(
     word_rows: Any,
     vectors: Any,
     output: Any,
-    children: Any,
+    known: Any,
+    counts: Any,
+    sums: Any,
     out: Any,
 ) -> None:
-    """Probabilities `out [texts, labels]`. Texts are words with single spaces, one after the other in `buffer`, cut by `offsets`.
+    """Log-odds `out [texts, labels - 1]` of every inner node of the tree. Texts are words with single spaces, one after the other in `buffer`,
+    cut by `offsets`.
 
-    `vectors` are rows one after the other, `output` those of the inner nodes of the tree, `children` left and right child of every inner node.
-    The vector of the end of a line is the last row but is only there where `sizes[4]` says so.
+    `vectors` are rows one after the other; `output [DIMENSION * nodes]` are the vectors of the nodes, the first number of all nodes first.
+    The vector of the end of a line is the last row but is only there where `sizes[3]` says so. `known`, `counts` and `sums` remember words.
     """
-    dimension = sizes[3]
-    labels = out.shape[1]
-    hidden = np.zeros(dimension, np.float32)
-    known = np.zeros(KNOWN_WORDS, np.uint64)
-    counts = np.zeros(KNOWN_WORDS, np.int64)
-    sums = np.zeros((KNOWN_WORDS, dimension), np.float32)
+    nodes = out.shape[1]
+    hidden = np.zeros(DIMENSION, np.float32)
     word = np.empty(LONGEST_WORD + 2, np.uint8)
-    score = np.zeros(2 * labels, np.float32)
+    last = np.uint64(len(known) - 1)
     for text in range(len(out)):
         hidden[:] = 0
         found: Any = 0
@@ -141,7 +156,7 @@ def score_labels(
             while stop < end and buffer[stop] != 32:
                 stop += 1
             value = hash_of(buffer, at, stop)
-            place = np.int64((value ^ (value >> np.uint64(29))) & np.uint64(KNOWN_WORDS - 1))
+            place = np.int64((value ^ (value >> np.uint64(29))) & last)
             mine = sums[place]
             if known[place] != value:
                 known[place] = value
@@ -153,29 +168,39 @@ def score_labels(
                 word[size + 1] = 62
                 row = find_word(word_keys, word_rows, value)
                 if row >= 0:
-                    for k in range(dimension):
-                        mine[k] += vectors[row * dimension + k]
+                    for k in range(DIMENSION):
+                        mine[k] += vectors[row * DIMENSION + k]
                 counts[place] = (row >= 0) + _add_ngrams(
                     word, size + 2, sizes, ngram_mask, ngram_table, vectors, mine
                 )
             found += counts[place]
-            for k in range(dimension):
+            for k in range(DIMENSION):
                 hidden[k] += mine[k]
             at = stop + 1
-        if sizes[4] >= 0:
+        if sizes[3] >= 0:
             found += 1
-            for k in range(dimension):
-                hidden[k] += vectors[sizes[4] * dimension + k]
-        for k in range(dimension):
-            hidden[k] /= max(found, 1)
+            for k in range(DIMENSION):
+                hidden[k] += vectors[sizes[3] * DIMENSION + k]
+        mine = out[text]
+        mine[:] = 0
+        for k in range(DIMENSION):
+            share = hidden[k] / np.float32(max(found, 1))
+            first = k * nodes
+            for node in range(nodes):
+                mine[node] += output[first + node] * share
+
+
+@kernel(void(readable("float32", 2), INTS, writable("float32", 2)))
+def walk_tree(right: Any, children: Any, out: Any) -> None:
+    """Probabilities `out [texts, labels]` out of those of going right at every inner node, whose left and right child are in `children`."""
+    labels = out.shape[1]
+    score = np.zeros(2 * labels, np.float32)
+    for text in range(len(out)):
         score[2 * labels - 2] = 1.0
         for node in range(2 * labels - 2, labels - 1, -1):
             inner = node - labels
-            total = np.float32(0)
-            for k in range(dimension):
-                total += output[inner * dimension + k] * hidden[k]
-            right = np.float32(1) / (np.float32(1) + np.exp(-total))
-            score[children[2 * inner]] = score[node] * (np.float32(1) - right)
-            score[children[2 * inner + 1]] = score[node] * right
+            share = right[text, inner]
+            score[children[2 * inner]] = score[node] * (np.float32(1) - share)
+            score[children[2 * inner + 1]] = score[node] * share
         for label in range(labels):
             out[text, label] = score[label]

@@ -85,6 +85,30 @@ def prose_sample(text: str, looked_at: int, looked_at_markup: int, sample: int) 
     return f"{chosen[:half]} {chosen[middle : middle + half]}"
 
 
+CODE_LINE = re.compile(
+    r"""^\s*(?:
+        (?:def|class|import|from|return|if|elif|else|for|while|try|except|finally|with|raise|yield|async|await|lambda|pass|
+           assert|del|global|print|self|public|private|protected|static|void|int|const|let|var|function|export|package|func|fn|
+           use|struct|enum|impl|trait|interface|namespace|template|typedef|SELECT|INSERT|CREATE|UPDATE|FROM|WHERE|end|begin|
+           module|require|puts|echo|fi|done|do|then|case|switch|break|continue|goto|throw|throws|new|extends|implements)\b
+            (?=.*[(){}\[\];:=.]|\s*$)
+      | [\w.\[\]'"]+\s*(?:[-+*/|&^%]|<<|>>|:)?=\s*\S
+      | [\w.>-]+\([^()]*\)\s*[;:{]?\s*$
+      | [{}()\[\]]+[;,]?\s*$
+      | \#\s*(?:include|define|ifdef|ifndef|endif|pragma)\b
+      | @[\w.]+(?:\(.*\))?\s*$
+      | (?://|/\*|\*/|\#!|<\?php|<!--|--\s)
+      | .*[;{}]\s*$
+      | .*\)\s*:\s*$
+      | ["'][^"']*["']\s*:\s*.+,?\s*$
+    )""",
+    re.X,
+)
+"""The shape of a line of code, as one expression."""
+MARKDOWN = re.compile(r"```|~~~|\]\(|^\#{1,6} [^\n]+\{ ?\#|^\#{2,6} \w", re.M)
+"""What marks a text as Markdown, as one expression."""
+
+
 def word_hash(word: str) -> int:
     """Hash of one folded word."""
     value = _BASIS

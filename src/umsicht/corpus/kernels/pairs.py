@@ -51,20 +51,21 @@ def pairs_of(keys: Any, order: Any) -> Any:
     return different(out)
 
 
-@kernel(void(readable("uint64", 2), readable("uint64", 2), writable("float32")))
-def estimate(left: Any, right: Any, out: Any) -> None:
-    """Estimated containment of the smaller text in the larger one, from two rows of bottom sketches each.
+@kernel(void(readable("uint64", 2), EDGES, readable("uint64", 2), EDGES, writable("float32")))
+def estimate(left: Any, left_rows: Any, right: Any, right_rows: Any, out: Any) -> None:
+    """Estimated containment of the smaller text in the larger one, from a row of bottom sketches on either side.
 
     Both sketches are complete up to the smaller of their largest hashes; below it shared and own hashes are counted. Fewer than four counted
     hashes say too little, and the pair passes.
     """
     size = left.shape[1]
     full = np.uint64(0xFFFFFFFFFFFFFFFF)
-    for row in range(len(left)):
-        limit = min(left[row, size - 1], right[row, size - 1])
+    for row in range(len(left_rows)):
+        one, other = left[left_rows[row]], right[right_rows[row]]
+        limit = min(one[size - 1], other[size - 1])
         i, j, common = 0, 0, 0
         while i < size and j < size:
-            a, b = left[row, i], right[row, j]
+            a, b = one[i], other[j]
             if a > limit or b > limit or a == full or b == full:
                 break
             if a == b:
@@ -75,9 +76,9 @@ def estimate(left: Any, right: Any, out: Any) -> None:
                 i += 1
             else:
                 j += 1
-        while i < size and left[row, i] <= limit and left[row, i] != full:
+        while i < size and one[i] <= limit and one[i] != full:
             i += 1
-        while j < size and right[row, j] <= limit and right[row, j] != full:
+        while j < size and other[j] <= limit and other[j] != full:
             j += 1
         smaller = min(i, j)
         out[row] = 1.0 if smaller < 4 and common > 0 else common / max(smaller, 1)

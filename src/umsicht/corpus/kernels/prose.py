@@ -79,6 +79,31 @@ def character_kinds() -> npt.NDArray[np.uint8]:
     return kinds
 
 
+_COPY, _GAP, _HEAD = 1, 2, 3
+
+
+@functools.cache
+def byte_ways() -> npt.NDArray[np.uint8]:
+    """For every byte: copied as it is, white space, the head of an address perhaps, or (0) wants the exact look."""
+    kinds, ways = character_kinds()[:128], np.zeros(256, np.uint8)
+    for code, kind in enumerate(kinds.tolist()):
+        if kind & _SPACE:
+            ways[code] = _GAP
+        elif not kind & _SIGN and code not in b"<`{]&":
+            ways[code] = _COPY
+    ways[list(b"hw")] = _HEAD
+    return ways
+
+
+@inline
+def _close(out: Any, n: Any, gap: Any) -> Any:
+    """One space for a gap, but none at the head. Returns how many bytes there are."""
+    if gap and n > 0:
+        out[n] = 32
+        n += 1
+    return n
+
+
 @inline
 def _size(b: Any) -> Any:
     return 1 if b < 0xC0 else 2 if b < 0xE0 else 3 if b < 0xF0 else 4
@@ -196,8 +221,8 @@ def _skip(buffer: Any, at: int, stop: int, kinds: Any, token_start: bool) -> int
     return at
 
 
-@kernel(int64(BYTES, int64, int64, readable("uint8"), writable("uint8")))
-def _plain(buffer: Any, start: int, stop: int, kinds: Any, out: Any) -> int:
+@kernel(int64(BYTES, int64, int64, readable("uint8"), readable("uint8"), writable("uint8")))
+def _plain(buffer: Any, start: int, stop: int, kinds: Any, ways: Any, out: Any) -> int:
     """Text without markup, white space runs as one space. Returns its bytes."""
     addresses = False
     for i in range(start, stop):
@@ -207,6 +232,25 @@ def _plain(buffer: Any, start: int, stop: int, kinds: Any, out: Any) -> int:
     gap = False
     before = True
     while at < stop:
+        b = buffer[at]
+        way = ways[b]
+        if way == 2:
+            gap = before = True
+            at += 1
+            continue
+        if way == 3 and (at + 1 == stop or buffer[at + 1] != (116 if b == 104 else 119)):
+            way = np.uint8(1)
+        if way == 1 and not (addresses and before):
+            n = _close(out, n, gap)
+            gap = before = False
+            out[n] = b
+            n += 1
+            at += 1
+            while at < stop and ways[buffer[at]] == 1:
+                out[n] = buffer[at]
+                n += 1
+                at += 1
+            continue
         code = _code(buffer, at, stop)
         kind = kinds[code]
         if kind & 32:
@@ -223,9 +267,7 @@ def _plain(buffer: Any, start: int, stop: int, kinds: Any, out: Any) -> int:
             gap = True
             at = end
             continue
-        if gap and n > 0:
-            out[n] = 32
-            n += 1
+        n = _close(out, n, gap)
         gap = False
         end = min(at + _size(buffer[at]), stop)
         while at < end:
@@ -295,9 +337,7 @@ def _without_names(buffer: Any, size: int, kinds: Any, out: Any) -> int:
                 gap = True
                 at = end
                 continue
-            if gap and n > 0:
-                out[n] = 32
-                n += 1
+            n = _close(out, n, gap)
             gap = False
             while at < end:
                 out[n] = buffer[at]
@@ -329,17 +369,13 @@ def _without_names(buffer: Any, size: int, kinds: Any, out: Any) -> int:
             gap = True
             at = core
             while at < end and (buffer[at] == 46 or buffer[at] == 45):
-                if gap and n > 0:
-                    out[n] = 32
-                    n += 1
+                n = _close(out, n, gap)
                 gap = False
                 out[n] = buffer[at]
                 n += 1
                 at += 1
             continue
-        if gap and n > 0:
-            out[n] = 32
-            n += 1
+        n = _close(out, n, gap)
         gap = False
         while at < end:
             out[n] = buffer[at]
@@ -380,13 +416,14 @@ def _characters(buffer: Any, size: int) -> int:
         EDGES,
         EDGES,
         readable("uint8"),
+        readable("uint8"),
         writable("uint8"),
         writable("int64"),
         writable("int32", 2),
     )
 )
 def sample_many(
-    buffer: Any, starts: Any, ends: Any, kinds: Any, out: Any, offsets: Any, scripts: Any
+    buffer: Any, starts: Any, ends: Any, kinds: Any, ways: Any, out: Any, offsets: Any, scripts: Any
 ) -> None:
     """The sample of every text one after the other in `out`, cut by `offsets [texts + 1]`, and its letters by script (`scripts [texts, 26]`).
 
@@ -401,7 +438,7 @@ def sample_many(
         stop = _whole(buffer, start, min(end, start + LOOKED_AT_MARKUP), end)
         if _has_marks(buffer, start, stop):
             size = _unfenced(buffer, start, stop, first)
-            size = _plain(first, 0, size, kinds, plain)
+            size = _plain(first, 0, size, kinds, ways, plain)
             short = _without_names(plain, size, kinds, first)
             full = _characters(plain, size)
             if _characters(first, short) >= max(20, full // 3):
@@ -409,14 +446,17 @@ def sample_many(
                 plain, first = first, plain
         else:
             stop = _whole(buffer, start, min(end, start + LOOKED_AT), end)
-            size = _plain(buffer, start, stop, kinds, plain)
+            size = _plain(buffer, start, stop, kinds, ways, plain)
         full = _characters(plain, size)
         cut = size
         again = size
         if full > SAMPLE:
-            cut = _forward(plain, 0, size, SAMPLE // 2)
-            again = _forward(plain, 0, size, full // 2)
-            size = _forward(plain, again, size, SAMPLE // 2)
+            cut, again = SAMPLE // 2, full // 2
+            if full < size:
+                cut, again = _forward(plain, 0, size, cut), _forward(plain, 0, size, again)
+                size = _forward(plain, again, size, SAMPLE // 2)
+            else:
+                size = again + SAMPLE // 2
         for k in range(cut):
             out[total] = plain[k]
             total += 1

@@ -124,6 +124,33 @@ def _smallest(values: Any, n: int, wanted: int, scratch: Any, out: Any) -> int:
     return kept
 
 
+@kernel(int64(BYTES, EDGES, EDGES, CODES, CODES, HASHES, writable("int64")))
+def words_many(buffer: Any, starts: Any, ends: Any, codes: Any, extra: Any, out: Any, offsets: Any) -> int:
+    """The hashed words of every span one after the other in `out`, cut by `offsets [spans + 1]`. Returns the total."""
+    total = 0
+    for i in range(len(starts)):
+        offsets[i] = total
+        total += hash_words(buffer, starts[i], ends[i], codes, extra, out[total:])
+    offsets[len(starts)] = total
+    return total
+
+
+@kernel(void(HASHES, EDGES, int64, writable("uint64", 2), writable("uint32")))
+def sketch_words(words: Any, offsets: Any, n: int, sketches: Any, sizes: Any) -> None:
+    """`sketch_many` of texts whose words are known."""
+    longest = 0
+    for i in range(len(sizes)):
+        longest = max(longest, offsets[i + 1] - offsets[i])
+    shingles = np.empty(longest + 1, np.uint64)
+    scratch = np.empty(longest + 1, np.uint64)
+    wanted = sketches.shape[1]
+    for i in range(len(sizes)):
+        mine = words[offsets[i] : offsets[i + 1]]
+        count = hash_shingles(mine, len(mine), n, shingles)
+        sizes[i] = count
+        _smallest(shingles, count, wanted, scratch, sketches[i])
+
+
 @kernel(void(BYTES, EDGES, EDGES, CODES, CODES, int64, writable("uint64", 2), writable("uint32")))
 def sketch_many(
     buffer: Any, starts: Any, ends: Any, codes: Any, extra: Any, n: int, sketches: Any, sizes: Any

@@ -89,6 +89,44 @@ def spans_from(texts: list[str]) -> Spans:
     return spans_of(pa.array(texts, pa.large_string()))
 
 
+@dataclass(frozen=True)
+class Words:
+    """Hashed words of texts one after the other, and the offsets `[texts + 1]` that cut them."""
+
+    hashes: npt.NDArray[np.uint64]
+    offsets: npt.NDArray[np.int64]
+
+    def take(self, chosen: npt.NDArray[Any]) -> Words:
+        """Those of some of the texts."""
+        if len(chosen) == len(self.offsets) - 1:
+            return self
+        first, last = self.offsets[:-1][chosen], self.offsets[1:][chosen]
+        offsets = np.zeros(len(chosen) + 1, np.int64)
+        np.cumsum(last - first, out=offsets[1:])
+        at = np.arange(offsets[-1]) + np.repeat(first - offsets[:-1], last - first)
+        return Words(self.hashes[at], offsets)
+
+    def sketches(
+        self, n: int, size: int = _shingles.SKETCH
+    ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32]]:
+        """What `sketches` says of the texts."""
+        out = np.empty((len(self.offsets) - 1, size), np.uint64)
+        counts = np.zeros(len(out), np.uint32)
+        if len(out):
+            _shingles.sketch_words(self.hashes, self.offsets, n, out, counts)
+        return out, counts
+
+
+def words_of(spans: Spans) -> Words:
+    """The words of texts, hashed once for all that looks at them."""
+    out = np.empty(int(((spans.ends - spans.starts) // 2 + 2).sum()) + 1, np.uint64)
+    offsets = np.zeros(len(spans) + 1, np.int64)
+    total = 0
+    if len(spans):
+        total = _shingles.words_many(spans.buffer, spans.starts, spans.ends, *table_arguments(), out, offsets)
+    return Words(out[:total], offsets)
+
+
 def sketches(
     spans: Spans, n: int, size: int = _shingles.SKETCH
 ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32]]:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from umsicht.corpus.kernels.jit import int64, kernel, readable, void, writable
+from umsicht.corpus.kernels.jit import int64, kernel, readable, uint64, void, writable
 from umsicht.corpus.kernels.shingles import EDGES, count_different, hash_shingles
-from umsicht.corpus.kernels.words import BYTES, CODES, hash_words
+from umsicht.corpus.kernels.words import BYTES, CODES, HASHES, PRIME, S32
 
 COLUMNS = (
     "characters",
@@ -86,6 +86,24 @@ def _count_alone(buffer: Any, start: int, end: int, codes: Any) -> int:
     return found
 
 
+@kernel(uint64(BYTES, int64, int64))
+def _hash_bytes(buffer: Any, start: int, end: int) -> int:
+    """A hash of bytes, eight at a time."""
+    value: Any = np.uint64(end - start)
+    k: Any = start
+    while k + 8 <= end:
+        eight = np.uint64(0)
+        for j in range(8):
+            eight |= np.uint64(buffer[k + j]) << np.uint64(8 * j)
+        value = (value ^ eight) * PRIME
+        value ^= value >> S32
+        k += 8
+    while k < end:
+        value = (value ^ np.uint64(buffer[k])) * PRIME
+        k += 1
+    return value ^ (value >> S32)  # type: ignore[no-any-return]  # an uint64 once compiled
+
+
 @kernel(int64(BYTES, int64, int64, writable("uint64"), writable("int64")))
 def _read_lines(buffer: Any, start: int, end: int, lines: Any, out: Any) -> int:
     """Hashes of the lines that are not empty in `lines`; bullets, ellipses, ended and short ones in `out [4]`. Returns how many."""
@@ -103,10 +121,7 @@ def _read_lines(buffer: Any, start: int, end: int, lines: Any, out: Any) -> int:
             last -= 1
         size = last - first
         if size > 0:
-            value = np.uint64(1469598103934665603)
-            for k in range(first, last):
-                value = (value ^ np.uint64(buffer[k])) * np.uint64(1099511628211)
-            lines[n] = value
+            lines[n] = _hash_bytes(buffer, first, last)
             n += 1
             a, z = buffer[first], buffer[last - 1]
             dot = size >= 3 and a == 0xE2 and buffer[first + 1] == 0x80 and buffer[first + 2] == 0xA2
@@ -121,13 +136,14 @@ def _read_lines(buffer: Any, start: int, end: int, lines: Any, out: Any) -> int:
     return n
 
 
-@kernel(void(BYTES, EDGES, EDGES, CODES, CODES, readable("uint64"), writable("float32", 2)))
-def text_stats(buffer: Any, starts: Any, ends: Any, codes: Any, extra: Any, counts: Any, out: Any) -> None:
-    """Fill `out [texts, 14]` with the columns named in `COLUMNS`."""
+@kernel(void(BYTES, EDGES, EDGES, HASHES, EDGES, CODES, readable("uint64"), writable("float32", 2)))
+def text_stats(
+    buffer: Any, starts: Any, ends: Any, words: Any, offsets: Any, codes: Any, counts: Any, out: Any
+) -> None:
+    """Fill `out [texts, 14]` with the columns named in `COLUMNS`; `words` are the hashed words of all texts, cut by `offsets`."""
     longest: Any = 0
     for i in range(len(starts)):
         longest = max(longest, ends[i] - starts[i])
-    words = np.empty(longest // 2 + 2, np.uint64)
     runs = np.empty(longest // 2 + 2, np.uint64)
     lines = np.empty(longest + 2, np.uint64)
     table = np.empty(2 * longest + 32, np.uint64)
@@ -135,8 +151,9 @@ def text_stats(buffer: Any, starts: Any, ends: Any, codes: Any, extra: Any, coun
     by_line = np.zeros(4, np.int64)
     for i in range(len(starts)):
         start, end = starts[i], ends[i]
-        n_words = hash_words(buffer, start, end, codes, extra, words)
-        n_runs = hash_shingles(words, n_words, 5, runs)
+        mine = words[offsets[i] : offsets[i + 1]]
+        n_words = len(mine)
+        n_runs = hash_shingles(mine, n_words, 5, runs)
         different = count_different(runs, n_runs, table)
         _count_bytes(buffer, start, end, counts, by_byte)
         n_lines = _read_lines(buffer, start, end, lines, by_line)
@@ -145,7 +162,7 @@ def text_stats(buffer: Any, starts: Any, ends: Any, codes: Any, extra: Any, coun
         row[0], row[1], row[2], row[3] = by_byte[3], by_byte[4], by_byte[0], n_lines
         row[4], row[5], row[6], row[7] = by_line[0], by_line[1], by_line[2], by_line[3]
         row[8], row[9] = by_byte[1], by_byte[2]
-        row[10] = _count_alone(buffer, start, end, codes)
+        row[10] = _count_alone(buffer, start, end, codes) if by_byte[3] < end - start else 0
         row[11] = 1.0 - different / max(n_runs, 1)
         row[12] = 1.0 - different_lines / max(n_lines, 1)
         row[13] = n_words

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from umsicht.corpus.kernels.spans import Spans
+from umsicht.corpus.kernels.spans import Spans, Words
 from umsicht.corpus.label.classifier import Classifier, preset
 from umsicht.corpus.label.heuristics import first_rule, measure_texts, rule_names
 from umsicht.corpus.label.notices import has_notice
@@ -63,7 +63,7 @@ def check_filters(filters: FilterSettings) -> None:
 
 def label_batch(
     spans: Spans,
-    texts: Sequence[str],
+    words: Words,
     languages: Sequence[str],
     is_code: npt.NDArray[np.bool_],
     may_have_notice: npt.NDArray[np.bool_],
@@ -73,13 +73,14 @@ def label_batch(
     n = len(spans)
     fired = np.full(n, -1, np.int8)
     if filters.heuristics != "off":
-        fired = first_rule(measure_texts(spans))
+        fired = first_rule(measure_texts(spans, words))
         fired[is_code] = -1
     notices = may_have_notice & ~is_code
     for i in np.flatnonzero(notices).tolist():
-        notices[i] = has_notice(texts[i])
+        notices[i] = has_notice(spans.text(i))
     scores = {
-        name: _scores(name, rule, spans, languages, is_code) for name, rule in filters.classifiers.items()
+        name: _scores(name, rule, spans, words, languages, is_code)
+        for name, rule in filters.classifiers.items()
     }
     rules = rule_names(fired)
     reason = _reasons(languages, rules, fired, notices, scores, filters)
@@ -94,14 +95,19 @@ def label_batch(
 
 
 def _scores(
-    name: str, rule: ClassifierRule, spans: Spans, languages: Sequence[str], is_code: npt.NDArray[np.bool_]
+    name: str,
+    rule: ClassifierRule,
+    spans: Spans,
+    words: Words,
+    languages: Sequence[str],
+    is_code: npt.NDArray[np.bool_],
 ) -> npt.NDArray[np.float32]:
     """Scores; not a number where the classifier does not know the language, and for code."""
     known = _classifier(name, rule.path)
     out = np.full(len(spans), np.nan, np.float32)
     covered = np.array([not known.languages or language in known.languages for language in languages], bool)
     chosen = np.flatnonzero(covered & ~is_code)
-    out[chosen] = known.scores(spans.take(chosen))
+    out[chosen] = known.scores(spans.take(chosen), words.take(chosen))
     return out
 
 

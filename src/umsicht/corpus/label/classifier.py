@@ -18,12 +18,12 @@ import orjson
 
 from umsicht.corpus.kernels import features
 from umsicht.corpus.kernels.fold import table_arguments
-from umsicht.corpus.kernels.spans import Spans, spans_from
+from umsicht.corpus.kernels.spans import Spans, Words, spans_from, words_of
 from umsicht.findings import UserError
 from umsicht.words import t
 
 BITS = 17
-LIMIT = 4_000
+LIMIT = features.MOST_BYTES
 """Bytes of a text that are looked at."""
 MAY_DROP = 0.9
 EPOCHS = 12
@@ -92,22 +92,24 @@ class Classifier:
         values = [row["precision"] for row in self.measured.values()]
         return bool(values) and min(values) >= MAY_DROP
 
-    def scores(self, spans: Spans) -> npt.NDArray[np.float32]:
-        """Probability of the label for every text."""
+    def scores(self, spans: Spans, words: Words | None = None) -> npt.NDArray[np.float32]:
+        """Probability of the label for every text. `words` are those of the texts, where they are known."""
         if self.unit == "text":
-            return self._scores(spans)
+            return self._scores(spans, words or words_of(spans))
         owners, sentences = sentences_of(spans)
         found = np.zeros(len(spans), np.float32)
-        np.maximum.at(found, owners, self._scores(sentences))
+        np.maximum.at(found, owners, self._scores(sentences, words_of(sentences)))
         return found
 
-    def _scores(self, spans: Spans) -> npt.NDArray[np.float32]:
+    def _scores(self, spans: Spans, words: Words) -> npt.NDArray[np.float32]:
         margins = np.zeros(len(spans), np.float32)
         if len(spans):
             features.score_many(
                 spans.buffer,
                 spans.starts,
                 spans.ends,
+                words.hashes,
+                words.offsets,
                 *table_arguments(),
                 self.bits,
                 self.weights,
@@ -273,10 +275,11 @@ def fit_sentences(texts: Sequence[str], labels: Sequence[bool], *, seed: int = 0
     carries = np.array(labels, bool)[owners]
     chosen = np.ones(len(owners), bool)
     weights = np.zeros(0, np.float32)
+    words = words_of(sentences)
     for _ in range(ROUNDS):
         rows = np.flatnonzero(chosen)
         weights = fit_spans(sentences.take(rows), carries[rows], epochs=SENTENCE_EPOCHS, seed=seed)
-        scores = Classifier("", weights)._scores(sentences)
+        scores = Classifier("", weights).scores(sentences, words)
         best = np.zeros(len(texts), np.float32)
         np.maximum.at(best, owners, scores)
         chosen = ~carries | (scores >= best[owners])

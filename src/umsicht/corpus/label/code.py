@@ -16,30 +16,62 @@ THRESHOLD_MARKDOWN = 0.75
 
 
 _FENCE = re.compile(r"^(`{3,}|~{3,}).*?^\1[`~]*\s*$", re.M | re.S)
-_LINE = re.compile(
-    r"""^\s*(?:
-        (?:def|class|import|from|return|if|elif|else|for|while|try|except|finally|with|raise|yield|async|await|lambda|pass|
-           assert|del|global|print|self|public|private|protected|static|void|int|const|let|var|function|export|package|func|fn|
-           use|struct|enum|impl|trait|interface|namespace|template|typedef|SELECT|INSERT|CREATE|UPDATE|FROM|WHERE|end|begin|
-           module|require|puts|echo|fi|done|do|then|case|switch|break|continue|goto|throw|throws|new|extends|implements)\b
-            (?=.*[(){}\[\];:=.]|\s*$)
-      | [\w.\[\]'"]+\s*(?:[-+*/|&^%]|<<|>>|:)?=\s*\S
-      | [\w.>-]+\([^()]*\)\s*[;:{]?\s*$
-      | [{}()\[\]]+[;,]?\s*$
-      | \#\s*(?:include|define|ifdef|ifndef|endif|pragma)\b
-      | @[\w.]+(?:\(.*\))?\s*$
-      | (?://|/\*|\*/|\#!|<\?php|<!--|--\s)
-      | .*[;{}]\s*$
-      | .*\)\s*:\s*$
-      | ["'][^"']*["']\s*:\s*.+,?\s*$
-    )""",
-    re.X,
-)
+_WORDS = """def class import from return if elif else for while try except finally with raise yield async await lambda pass
+    assert del global print self public private protected static void int const let var function export package func fn
+    use struct enum impl trait interface namespace template typedef SELECT INSERT CREATE UPDATE FROM WHERE end begin
+    module require puts echo fi done do then case switch break continue goto throw throws new extends implements"""
+_KEYWORDS = frozenset(_WORDS.split())
+_FIRST_WORD = re.compile(r"\w+")
+_OF_CODE = re.compile(r"[(){}\[\];:=.]")
+_ASSIGNS = re.compile(r"""[\w.\[\]'"]+\s*(?:[-+*/|&^%]|<<|>>|:)?=\s*\S""")
+_CALLS = re.compile(r"[\w.>-]+\([^()]*\)$")
+_BRACKETS = re.compile(r"[{}()\[\]]+,?$")
+_DIRECTIVE = re.compile(r"\#\s*(?:include|define|ifdef|ifndef|endif|pragma)\b")
+_DECORATOR = re.compile(r"@[\w.]+(?:\(.*\))?$")
+_ENTRY = re.compile(r"""["'][^"']*["']\s*:\s*.+""")
+_HEADS = ("//", "/*", "*/", "#!", "<?php", "<!--")
+_LAST = ";{}"
 _COMMENT = re.compile(r"^\s*(?:\#|//|\*|--|\"\"\"|''')")
 _SIGN = re.compile(r"[{}()\[\];=<>_&|\"'.:]")
 
 
-_MARKDOWN = re.compile(r"```|~~~|\]\(|^\#{1,6} [^\n]+\{ ?\#|^\#{2,6} \w", re.M)
+_HEADING = re.compile(r"^\#{1,6} [^\n]+\{ ?\#|^\#{2,6} \w", re.M)
+
+
+def is_markdown(text: str) -> bool:
+    """Whether there are fences, links or headings of Markdown. A single `#` heads comments of code too."""
+    if "```" in text or "~~~" in text or "](" in text:
+        return True
+    heads = text.startswith("##") or "\n##" in text or "{#" in text or "{ #" in text
+    return heads and _HEADING.search(text) is not None
+
+
+def has_shape(line: str) -> bool:
+    """Whether a line that is not blank has the shape of a line of code: by its last sign, its first word, or what stands between."""
+    line = line.lstrip()
+    tail, line = line, line.rstrip()
+    first, last = line[0], line[-1]
+    if last in _LAST or (last == ":" and line[:-1].rstrip().endswith(")")):
+        return True
+    if first.isalnum() or first == "_":
+        word = _FIRST_WORD.match(line)
+        if word is not None and word[0] in _KEYWORDS:
+            rest = line[word.end() :]
+            if not rest or _OF_CODE.search(rest):
+                return True
+    elif line.startswith(_HEADS) or (first == "-" and line[:2] == "--" and tail[2:3].isspace()):
+        return True
+    elif first == "#":
+        return _DIRECTIVE.match(line) is not None
+    elif first == "@":
+        return _DECORATOR.match(line) is not None
+    elif first in "\"'" and ":" in line and _ENTRY.match(tail):
+        return True
+    if "=" in line and _ASSIGNS.match(line):
+        return True
+    if last in "()[]," and _BRACKETS.match(line):
+        return True
+    return last == ")" and _CALLS.match(line) is not None
 
 
 def sample_of(text: str) -> str:
@@ -50,24 +82,30 @@ def sample_of(text: str) -> str:
     return f"{text[:HEAD]}\n{text[middle : middle + MIDDLE]}"
 
 
-def code_score(text: str) -> float:
-    """Share of lines that have a line of code's shape, comments and indented lines counted half; code fences are left out."""
+def lines_of_code(text: str, share: float) -> bool:
+    """Whether more than this share of the lines have a line of code's shape, comments and indented lines counted half; code fences are left out.
+
+    Lines are looked at until no other could change the answer.
+    """
     if "```" in text or "~~~" in text:
         text = _FENCE.sub("", text)
     lines = [line for line in text.split("\n") if line.strip()]
     lines = lines[:: max(1, len(lines) // MOST_LINES)]
+    wanted = share * max(len(lines), 1)
     score = 0.0
-    for line in lines:
-        if _LINE.match(line):
+    for left, line in zip(range(len(lines), 0, -1), lines, strict=True):
+        if score > wanted or score + left <= wanted:
+            break
+        if has_shape(line):
             score += 1.0
         elif _COMMENT.match(line) or line.startswith(("    ", "\t")):
             score += 0.5
         elif len(line) > 200 and len(_SIGN.findall(line)) > 0.12 * len(line):
             score += 1.0
-    return score / max(len(lines), 1)
+    return score > wanted
 
 
 def is_code_by_lines(text: str) -> bool:
     """Many lines are code by shape. Asked only of texts in which signs are as dense as in code."""
     sample = sample_of(text)
-    return code_score(sample) > (THRESHOLD_MARKDOWN if _MARKDOWN.search(sample) else THRESHOLD)
+    return lines_of_code(sample, THRESHOLD_MARKDOWN if is_markdown(sample) else THRESHOLD)

@@ -10,17 +10,21 @@ import numpy as np
 import numpy.typing as npt
 
 from umsicht.corpus.kernels.fold import table_arguments
-from umsicht.corpus.kernels.spans import Spans
+from umsicht.corpus.kernels.spans import Spans, Words, words_of
 from umsicht.corpus.kernels.stats import COLUMNS, byte_counts, text_stats
 
 Columns = dict[str, npt.NDArray[np.float32]]
 
 
-def measure_texts(spans: Spans) -> Columns:
-    """The counts of every text, by name."""
+def measure_texts(spans: Spans, words: Words | None = None) -> Columns:
+    """The counts of every text, by name. `words` are theirs, where they are known."""
     out = np.zeros((len(spans), len(COLUMNS)), np.float32)
     if len(spans):
-        text_stats(spans.buffer, spans.starts, spans.ends, *table_arguments(), byte_counts(), out)
+        found = words or words_of(spans)
+        codes, _ = table_arguments()
+        text_stats(
+            spans.buffer, spans.starts, spans.ends, found.hashes, found.offsets, codes, byte_counts(), out
+        )
     return {name: out[:, k] for k, name in enumerate(COLUMNS)}
 
 

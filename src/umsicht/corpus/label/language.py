@@ -15,7 +15,14 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from umsicht.corpus.kernels.prose import SAMPLE_BYTES, SCRIPT_NAMES, character_kinds, sample_many
+from umsicht.corpus.kernels.prose import (
+    SAMPLE_BYTES,
+    SCRIPT_NAMES,
+    byte_ways,
+    character_kinds,
+    sample_many,
+)
+from umsicht.corpus.kernels.scan import gather
 from umsicht.corpus.kernels.spans import Spans, spans_from
 from umsicht.corpus.kernels.survey import byte_kinds, sign_dense
 from umsicht.corpus.label.code import is_code_by_lines
@@ -206,10 +213,14 @@ class Samples:
 
     def take(self, rows: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
         """Data and offsets of some of them."""
-        pieces = [self.data[self.offsets[row] : self.offsets[row + 1]] for row in rows.tolist()]
+        if len(rows) == len(self.offsets) - 1:
+            return self.data, self.offsets
+        starts, ends = self.offsets[:-1][rows], self.offsets[1:][rows]
         offsets = np.zeros(len(rows) + 1, np.int64)
-        np.cumsum([len(piece) for piece in pieces], out=offsets[1:])
-        return np.concatenate(pieces), offsets
+        np.cumsum(ends - starts, out=offsets[1:])
+        out = np.empty(max(int(offsets[-1]), 1), np.uint8)
+        gather(self.data, self.data, starts, ends, out)
+        return out, offsets
 
 
 def samples(spans: Spans) -> Samples:
@@ -217,7 +228,7 @@ def samples(spans: Spans) -> Samples:
     out = np.empty(SAMPLE_BYTES * max(len(spans), 1), np.uint8)
     offsets = np.zeros(len(spans) + 1, np.int64)
     scripts = np.zeros((len(spans), len(SCRIPT_NAMES)), np.int32)
-    sample_many(spans.buffer, spans.starts, spans.ends, character_kinds(), out, offsets, scripts)
+    sample_many(spans.buffer, spans.starts, spans.ends, character_kinds(), byte_ways(), out, offsets, scripts)
     return Samples(out[: offsets[-1]], offsets, scripts)
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from umsicht.corpus.kernels.lid import score_labels
+from umsicht.corpus.kernels.lid import DIMENSION, KNOWN_WORDS, score_nodes, walk_tree
 
 MAGIC, VERSION = 793_712_314, 12
 HIERARCHICAL = 1
@@ -40,24 +41,42 @@ class _Reader:
         return found
 
 
+class _Memory(threading.local):
+    """What the kernel remembers of words, by thread: it runs without the interpreter lock."""
+
+    kept: tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64], npt.NDArray[np.float32]] | None = None
+
+    def of_thread(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+        """Hashes of words, how many vectors each has, and their sums."""
+        if self.kept is None:
+            self.kept = (
+                np.zeros(KNOWN_WORDS, np.uint64),
+                np.zeros(KNOWN_WORDS, np.int64),
+                np.zeros((KNOWN_WORDS, DIMENSION), np.float32),
+            )
+        return self.kept
+
+
 @dataclass(frozen=True)
 class Lid:
     """A classifier with hierarchical softmax."""
 
     labels: tuple[str, ...]
     sizes: npt.NDArray[np.int32]
-    """Least n, greatest n, buckets, dimension, row of the end of a line (-1: none)."""
+    """Least n, greatest n, buckets, row of the end of a line (-1: none)."""
     ngrams: tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]
     """One bit a bucket that has a vector, and an open-addressing table `bucket << 32 | row`."""
     words: tuple[npt.NDArray[np.uint64], npt.NDArray[np.int32]]
     vectors: npt.NDArray[np.float32]
     output: npt.NDArray[np.float32]
+    """Vectors of the inner nodes, the first number of all of them first."""
     children: npt.NDArray[np.int32]
+    memory: _Memory = field(default_factory=_Memory, repr=False, compare=False)
 
     def scores(self, data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
         """Probabilities `[texts, labels]` of texts with single spaces, one after the other in `data`."""
-        out = np.empty((len(offsets) - 1, len(self.labels)), np.float32)
-        score_labels(
+        nodes = np.empty((len(offsets) - 1, len(self.labels) - 1), np.float32)
+        score_nodes(
             data,
             offsets,
             self.sizes,
@@ -65,9 +84,15 @@ class Lid:
             *self.words,
             self.vectors,
             self.output,
-            self.children,
-            out,
+            *self.memory.of_thread(),
+            nodes,
         )
+        with np.errstate(over="ignore"):
+            np.exp(np.negative(nodes, out=nodes), out=nodes)
+        nodes += 1
+        np.reciprocal(nodes, out=nodes)
+        out = np.empty((len(nodes), len(self.labels)), np.float32)
+        walk_tree(nodes, self.children, out)
         return out
 
     @classmethod
@@ -79,6 +104,8 @@ class Lid:
         reader.take("d")
         if (magic, version, loss) != (MAGIC, VERSION, HIERARCHICAL):
             raise ValueError(f"{path.name}: no fastText model of version {VERSION} with hierarchical softmax")
+        if dimension != DIMENSION:
+            raise ValueError(f"{path.name}: vectors of {dimension} numbers instead of {DIMENSION}")
         size, n_words, n_labels, _, pruned = reader.take("iiiqq")
         words, labels, counts = [], [], []
         for _ in range(size):
@@ -98,15 +125,15 @@ class Lid:
         rows, columns = (0, 0) if quantised else reader.take("qq")
         if rows != n_labels or columns != dimension:
             raise ValueError(f"{path.name}: its output matrix has another shape")
-        output = reader.array("<f4", rows * columns).astype(np.float32)
+        output = reader.array("<f4", rows * columns).reshape(rows, columns)[:-1].T.astype(np.float32)
         end = words.index(END_OF_LINE) if END_OF_LINE in words else -1
         return cls(
             tuple(labels),
-            np.array([least, greatest, buckets, dimension, end], np.int32),
+            np.array([least, greatest, buckets, end], np.int32),
             _table(pairs[:, 0], pairs[:, 1] + n_words, buckets),
             _word_table(words),
             vectors,
-            output,
+            np.ascontiguousarray(output).reshape(-1),
             _tree(counts),
         )
 

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,8 @@ class SpanFile:
 
     table: str
     spans: str = ""
+    sketches: tuple[str, str] | None = None
+    """Files of bottom sketches and of numbers of shingles, where those are known already."""
 
     def load(self) -> Spans:
         """The texts."""
@@ -63,20 +66,25 @@ class SketchTask:
 
 def sketch_part(task: SketchTask) -> dict[str, Any]:
     """Write `<output>.sketch.npy [texts, 32]`, `<output>.size.npy` (shingles a text) and `<output>.keys.npy`, sorted by key."""
-    spans = task.texts.load()
-    found, sizes = sketches(spans, task.words)
+    if task.texts.sketches is None:
+        found, sizes = sketches(task.texts.load(), task.words)
+        np.save(f"{task.output}.sketch.npy", found)
+        np.save(f"{task.output}.size.npy", sizes)
+    else:
+        found, sizes = (np.load(name) for name in task.texts.sketches)
+        for name, kind in zip(task.texts.sketches, ("sketch", "size"), strict=True):
+            Path(f"{task.output}.{kind}.npy").unlink(missing_ok=True)
+            Path(f"{task.output}.{kind}.npy").hardlink_to(name)
     keys = found[:, :INDEXED]
     real = (keys != np.uint64(0xFFFFFFFFFFFFFFFF)) & (sizes >= task.min_shingles)[:, None]
-    rows = np.broadcast_to(np.arange(len(spans), dtype=np.uint32)[:, None], keys.shape)[real]
+    rows = np.broadcast_to(np.arange(len(found), dtype=np.uint32)[:, None], keys.shape)[real]
     flat = keys[real]
     order = np.argsort(flat)
     table = np.empty(len(flat), KEY)
     table["key"], table["row"] = flat[order], rows[order]
     table["size"] = sizes[table["row"]]
-    np.save(f"{task.output}.sketch.npy", found)
-    np.save(f"{task.output}.size.npy", sizes)
     np.save(f"{task.output}.keys.npy", table)
-    return {"texts": len(spans), "keys": len(table), "bytes": int((spans.ends - spans.starts).sum())}
+    return {"texts": len(found), "keys": len(table)}
 
 
 @dataclass(frozen=True)
@@ -178,12 +186,12 @@ def filter_pairs(task: RangeTask) -> dict[str, Any]:
         (pairs & np.uint64(0xFFFFFFFF)).astype(np.int64),
     )
     likely = np.zeros(len(pairs), np.float32)
-    step = 200_000
-    for first in range(0, len(pairs), step):
-        here = slice(first, first + step)
-        out = np.empty(len(later[here]), np.float32)
-        estimate(_rows(task, later[here]), _rows(task, earlier[here]), out)
-        likely[here] = out
+    offsets = np.array(task.offsets)
+    for mine, a, b in _by_parts(later, earlier, offsets):
+        out = np.empty(len(mine), np.float32)
+        left, right = _mapped(f"{task.parts[a]}.sketch.npy"), _mapped(f"{task.parts[b]}.sketch.npy")
+        estimate(left, later[mine] - offsets[a], right, earlier[mine] - offsets[b], out)
+        likely[mine] = out
     kept = pairs[likely >= LIKELY]
     np.save(task.output, kept)
     involved = different(np.concatenate([later[likely >= LIKELY], earlier[likely >= LIKELY]]))
@@ -201,18 +209,18 @@ def _pairs_in_range(task: RangeTask) -> npt.NDArray[np.uint64]:
     return different(np.concatenate(found)) if found else np.empty(0, np.uint64)
 
 
-def _rows(task: RangeTask, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
-    """Sketches of texts by number, out of the files of their partitions."""
-    offsets = np.array(task.offsets)
-    part = np.searchsorted(offsets, numbers, "right") - 1
-    out: npt.NDArray[np.uint64] | None = None
-    for p in np.unique(part):
-        sketch = _mapped(f"{task.parts[p]}.sketch.npy")
-        if out is None:
-            out = np.empty((len(numbers), sketch.shape[1]), np.uint64)
-        mine = part == p
-        out[mine] = sketch[numbers[mine] - offsets[p]]
-    return out if out is not None else np.empty((0, 32), np.uint64)
+def _by_parts(
+    later: npt.NDArray[np.int64], earlier: npt.NDArray[np.int64], offsets: npt.NDArray[np.int64]
+) -> Iterator[tuple[npt.NDArray[np.int64], int, int]]:
+    """Places of the pairs that lie between the same two partitions, and those partitions."""
+    both = (np.searchsorted(offsets, later, "right") - 1) << 32 | (
+        np.searchsorted(offsets, earlier, "right") - 1
+    )
+    order = np.argsort(both, kind="stable")
+    keys, first = np.unique(both[order], return_index=True)
+    last = [*first[1:].tolist(), len(order)]
+    for key, start, end in zip(keys.tolist(), first.tolist(), last[: len(keys)], strict=True):
+        yield order[start:end], key >> 32, key & 0xFFFFFFFF
 
 
 @dataclass(frozen=True)
@@ -255,13 +263,8 @@ def verify_pairs(task: RangeTask) -> dict[str, Any]:
         (pairs & np.uint64(0xFFFFFFFF)).astype(np.int64),
     )
     offsets = np.array(task.offsets)
-    later_part = np.searchsorted(offsets, later, "right") - 1
-    earlier_part = np.searchsorted(offsets, earlier, "right") - 1
     scores = np.zeros((len(pairs), 3), np.float32)
-    both = later_part << 32 | earlier_part
-    for key in different(both).tolist():
-        a, b = key >> 32, key & 0xFFFFFFFF
-        mine = np.flatnonzero(both == key)
+    for mine, a, b in _by_parts(later, earlier, offsets):
         left, left_starts, left_ends = _sets(task.parts[a], later[mine] - offsets[a])
         right, right_starts, right_ends = _sets(task.parts[b], earlier[mine] - offsets[b])
         out = np.empty((len(mine), 3), np.float32)

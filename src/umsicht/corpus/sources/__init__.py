@@ -2,6 +2,6 @@
 
 from umsicht.corpus.sources.plan import SourcePlan, plan_sources
 from umsicht.corpus.sources.read import read_unit
-from umsicht.corpus.sources.unit import Broken, Raw, SourceInfo, Unit
+from umsicht.corpus.sources.unit import Broken, Column, Raw, SourceInfo, Unit
 
-__all__ = ["Broken", "Raw", "SourceInfo", "SourcePlan", "Unit", "plan_sources", "read_unit"]
+__all__ = ["Broken", "Column", "Raw", "SourceInfo", "SourcePlan", "Unit", "plan_sources", "read_unit"]

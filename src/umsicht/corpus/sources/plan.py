@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -140,7 +141,7 @@ def walk(source: SourceSettings, root: Path) -> list[tuple[str, str, int]]:
         return _walk_remote(source.path)
     base = (root / source.path.removeprefix("file://")).expanduser()
     if base.is_file():
-        return [(str(base), base.name, base.stat().st_size)]
+        return [(str(base), _readable(Path(base.name)), base.stat().st_size)]
     if base.is_dir():
         found = [path for path in base.rglob("*") if path.is_file()]
         top = base
@@ -159,10 +160,15 @@ def walk(source: SourceSettings, root: Path) -> list[tuple[str, str, int]]:
             )
     named = [(path.relative_to(top), path) for path in found]
     return sorted(
-        (str(path), name.as_posix(), path.stat().st_size)
+        (str(path), _readable(name), path.stat().st_size)
         for name, path in named
         if not any(part.startswith(".") for part in name.parts)
     )
+
+
+def _readable(name: Path) -> str:
+    """The name as text; bytes that are no UTF-8 (some systems allow them in names) are written out."""
+    return os.fsencode(name.as_posix()).decode("utf-8", "backslashreplace")
 
 
 def _fixed_parts(path: Path) -> list[str]:
@@ -247,19 +253,24 @@ def _line_starts(path: Path, size: int, step: int) -> list[int]:
 def _join_small(units: list[Unit], partition: int) -> list[Unit]:
     """Put small whole files of one kind together, so that a folder of many files is few units."""
     joined: list[Unit] = []
+    group: list[Unit] = []
+    kind, size = None, 0
     for unit in units:
-        last = joined[-1] if joined else None
-        if (
-            last is not None
-            and last.bytes + unit.bytes <= partition
-            and replace(last, paths=(), names=(), bytes=0) == replace(unit, paths=(), names=(), bytes=0)
-        ):
-            joined[-1] = replace(
-                last,
-                paths=last.paths + unit.paths,
-                names=last.names + unit.names,
-                bytes=last.bytes + unit.bytes,
-            )
-        else:
-            joined.append(unit)
-    return joined
+        own = replace(unit, paths=(), names=(), bytes=0)
+        if group and (own != kind or size + unit.bytes > partition):
+            joined.append(_joined(group))
+            group, size = [], 0
+        group.append(unit)
+        kind, size = own, size + unit.bytes
+    return [*joined, _joined(group)] if group else joined
+
+
+def _joined(group: list[Unit]) -> Unit:
+    if len(group) == 1:
+        return group[0]
+    return replace(
+        group[0],
+        paths=tuple(path for unit in group for path in unit.paths),
+        names=tuple(name for unit in group for name in unit.names),
+        bytes=sum(unit.bytes for unit in group),
+    )

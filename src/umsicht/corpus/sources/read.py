@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from umsicht.corpus.sources import files, starter, streams
-from umsicht.corpus.sources.unit import Broken, Raw, Unit
+from umsicht.corpus.sources.unit import Broken, Column, Raw, Unit
 from umsicht.findings import UserError
 from umsicht.words import t
 
 
-def read_unit(unit: Unit, max_document_bytes: int) -> Iterator[Raw | Broken]:
+def read_unit(unit: Unit, max_document_bytes: int) -> Iterator[Raw | Broken | Column]:
     """Raw documents and broken members of `unit`, in the order of its files, up to its limit.
 
     Raises UserError where a local file changed between planning and the end of reading.
@@ -34,7 +34,7 @@ def read_unit(unit: Unit, max_document_bytes: int) -> Iterator[Raw | Broken]:
             )
 
 
-def _read_file(unit: Unit, path: str, name: str, limit: int) -> Iterator[Raw | Broken]:
+def _read_file(unit: Unit, path: str, name: str, limit: int) -> Iterator[Raw | Broken | Column]:
     try:
         if unit.reader in starter.READERS:
             yield from starter.READERS[unit.reader](Path(path), name)

@@ -11,6 +11,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, Protocol
 
+import pyarrow as pa
+from zstandard import ZstdError
+
 COMPRESSIONS = (".gz", ".zst", ".bz2", ".xz")
 CHUNK = 1 << 20
 
@@ -28,7 +31,15 @@ _OPENERS: dict[str, Callable[[IO[bytes]], Any]] = {
     ".xz": lzma.LZMAFile,
 }
 
-STREAM_ERRORS: tuple[type[Exception], ...] = (OSError, EOFError, zlib.error, lzma.LZMAError, ValueError)
+STREAM_ERRORS: tuple[type[Exception], ...] = (
+    OSError,
+    EOFError,
+    zlib.error,
+    lzma.LZMAError,
+    ValueError,
+    pa.ArrowException,
+    ZstdError,
+)
 
 
 def is_remote(path: str) -> bool:
@@ -46,16 +57,12 @@ def plain_suffix(name: str) -> str:
 
 def open_bytes(path: str) -> IO[bytes]:
     """Open for reading, decompressed by suffix. Raises OSError where it cannot be opened."""
-    suffix = Path(path.lower()).suffix
+    suffix = f".{path.lower().rpartition('.')[2]}"
     if is_remote(path):
         import fsspec
 
         return _decompressed(fsspec.open(path, "rb").open(), suffix)
-    return _decompressed(_open_local(Path(path.removeprefix("file://"))), suffix)
-
-
-def _open_local(path: Path) -> IO[bytes]:
-    return path.open("rb")
+    return _decompressed(Path(path.removeprefix("file://")).open("rb"), suffix)
 
 
 def _decompressed(raw: IO[bytes], suffix: str) -> IO[bytes]:
@@ -72,10 +79,47 @@ def _decompressed(raw: IO[bytes], suffix: str) -> IO[bytes]:
     return result
 
 
-def lines(stream: IO[bytes], limit: int, start: int = 0) -> Iterator[tuple[int, bytes | None, int]]:
+class Chained:
+    """Bytes already read, then the rest of the stream."""
+
+    def __init__(self, head: bytes, stream: Any) -> None:
+        self._head, self._position, self._stream = head, 0, stream
+
+    def read(self, n: int, /) -> bytes:
+        if self._position < len(self._head):
+            data = self._head[self._position : self._position + n]
+            self._position += len(data)
+            return data
+        data = self._stream.read(n)
+        return bytes(data)
+
+
+def chunks(stream: Readable, size: int) -> Iterator[bytes]:
+    """What the stream holds, so many bytes at a time. Of a stream that breaks off all that could be read comes before the error."""
+    read = getattr(stream, "read1", stream.read)
+    held: list[bytes] = []
+    wanted = size
+    while True:
+        try:
+            data = read(wanted)
+        except STREAM_ERRORS:
+            if held:
+                yield b"".join(held)
+            raise
+        held.append(data)
+        wanted -= len(data)
+        if not data or wanted <= 0:
+            if whole := b"".join(held):
+                yield whole
+            held, wanted = [], size
+        if not data:
+            return
+
+
+def lines(stream: Readable, limit: int, start: int = 0) -> Iterator[tuple[int, bytes | None, int]]:
     """Lines with their byte offset and length; a line longer than `limit` comes as None and is never held in memory."""
     offset, held, dropped = start, bytearray(), 0
-    while chunk := stream.read(CHUNK):
+    for chunk in chunks(stream, CHUNK):
         position = 0
         while (end := chunk.find(b"\n", position)) >= 0:
             length = dropped + len(held) + end - position

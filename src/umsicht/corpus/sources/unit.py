@@ -5,6 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+
+MEMBER_BYTES = 64_000_000
+"""A line, page or row that is longer is never held in memory: it is listed as too long."""
+
 
 @dataclass(frozen=True)
 class SourceInfo:
@@ -51,6 +56,13 @@ class Raw(NamedTuple):
     domain: str = ""
 
 
+class Column(NamedTuple):
+    """Many documents at once: texts of which nothing else is known."""
+
+    texts: pa.LargeStringArray
+    origins: list[str]
+
+
 @dataclass(frozen=True, slots=True)
 class Broken:
     """A member that could not be read. Counted and listed, never fatal."""
@@ -59,6 +71,11 @@ class Broken:
     reason: str
     detail: str = ""
     bytes: int = 0
+
+
+def too_long(origin: str, length: int) -> Broken:
+    """A member beyond `MEMBER_BYTES`."""
+    return Broken(origin, "too-long", f"{length} bytes", length)
 
 
 def dig(row: Any, field: str) -> Any:

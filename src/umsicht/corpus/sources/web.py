@@ -34,15 +34,15 @@ def check_extractor(source: str, name: str) -> None:
         )
 
 
-def html_to_text(data: bytes, extractor: str = "") -> str:
+def html_to_text(data: bytes, extractor: str = "", sent_as: str = "") -> str:
     """The main content of a page as text: headings and paragraphs apart, navigation and boilerplate left out. Raises `Undecodable`.
 
-    A page on which no main content is told apart (short or unusual ones) gives all its text.
+    `sent_as` is the encoding that the server named. A page on which no main content is told apart (short or unusual ones) gives all its text.
     """
     from resiliparse.extract.html2text import extract_plain_text
     from resiliparse.parse.html import HTMLTree
 
-    page = _decode_page(data)
+    page = _decode_page(data, sent_as)
     if extractor == TRAFILATURA:
         import trafilatura
 
@@ -58,13 +58,21 @@ def html_to_text(data: bytes, extractor: str = "") -> str:
     return _unwrap(found)
 
 
-def _decode_page(data: bytes) -> str:
+def _decode_page(data: bytes, sent_as: str = "") -> str:
+    """UTF-8 wherever the bytes are that; then the encoding that the page names, as browsers understand the name, or the one it was sent as."""
+    from resiliparse.parse.encoding import map_encoding_to_html5
+
     declared = _CHARSET.search(data[:4096])
-    if declared:
+    given = (declared[1].decode("ascii") if declared else "", sent_as)
+    names = [str(map_encoding_to_html5(name)) for name in given if name]
+    stateful = [name for name in names if name.startswith("iso2022")]
+    for name in [*stateful, "utf-8-sig", *names]:
+        if name.startswith("utf-16"):
+            continue
         try:
-            return data.decode(declared[1].decode("ascii"))
-        except (LookupError, UnicodeDecodeError):
-            pass
+            return data.decode(name)
+        except (LookupError, UnicodeError):
+            continue
     return decode(data)[0]
 
 
@@ -94,9 +102,9 @@ def read_html(unit: Unit, path: str, name: str, limit: int) -> Iterator[Raw | Br
         yield _page(data, name, unit)
 
 
-def _page(data: bytes, origin: str, unit: Unit) -> Raw | Broken:
+def _page(data: bytes, origin: str, unit: Unit, sent_as: str = "") -> Raw | Broken:
     try:
-        text = html_to_text(data, *unit.options[:1])
+        text = html_to_text(data, unit.options[0] if unit.options else "", sent_as)
     except Undecodable as error:
         return Broken(origin, "undecodable", str(error), len(data))
     if not text:
@@ -177,6 +185,6 @@ def _record(unit: Unit, record: Any, origin: str, limit: int) -> Iterator[Raw | 
         if declared.strip() not in ("", "0"):
             yield Broken(where, "broken-record", "empty body", 0)
     elif media in HTML_TYPES or (not media and b"<" in data[:200]):
-        yield _page(data, where, unit)
+        yield _page(data, where, unit, str(record.http_charset or "") if record.is_http else "")
     else:
         yield Raw(data, where)
