@@ -72,3 +72,22 @@ def nanogpt(shape: Shape) -> Any:
         bias=False,
     )
     return GPT(config)
+
+
+def nanochat(shape: Shape) -> Any:
+    """nanochat's GPT, from the folder in NANOCHAT_DIR, with its own starting weights; every layer sees the whole of so short a row."""
+    sys.path.insert(0, os.environ["NANOCHAT_DIR"])
+    from nanochat.gpt import GPT, GPTConfig
+
+    config = GPTConfig(
+        sequence_len=shape.length,
+        vocab_size=shape.vocab,
+        n_layer=shape.layers,
+        n_head=shape.heads,
+        n_kv_head=shape.heads,
+        n_embd=shape.width,
+        window_pattern="L",
+    )
+    model = GPT(config)
+    model.init_weights()
+    return model

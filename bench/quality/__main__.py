@@ -2,7 +2,8 @@
 
 Each program trains the same shape (width 128, 4 layers, 4,096 tokens of vocabulary, float32, one thread) on the same windows with its own recipe and
 schedule, and gets the same number of tries at its learning rate, scored on a split that the comparison never sees. The question is what share of a
-peer's processor time ours needs for the peer's mean score: half for AdamW recipes. Two programs run at a time, one thread each. Repositories that are not on PyPI are run from NANOGPT_DIR.
+peer's processor time ours needs for the peer's mean score: half for AdamW recipes. Two programs run at a time, one thread each. Repositories that are not on PyPI are run from NANOGPT_DIR and
+NANOCHAT_DIR; against nanochat's own recipe the bar is 0.85 of its time, and at 24 seconds all of it.
 """
 
 from __future__ import annotations
@@ -34,8 +35,10 @@ TUNING_S = 8.0
 AT_ONCE = 2
 """Programs that run at the same time, each on one thread, so that both see the same machine."""
 # Peers name a rate, ours a factor on its default rates; three tries each, a doubling or so apart.
-RATES = {"umsicht": (0.5, 1.0, 2.0), "peer": (1e-3, 3e-3, 8e-3)}
-SHARE = 0.5
+RATES = {"umsicht": (0.5, 1.0, 2.0), "nanochat": (0.3, 0.6, 1.2), "peer": (1e-3, 3e-3, 8e-3)}
+ADAMW = ("litgpt", "transformers", "nanogpt")
+SHARE, NANOCHAT_SHARE = 0.5, {"24 s": 1.0, "2 min": 0.85, "10 min": 0.85}
+FOLDERS = {"nanogpt": "NANOGPT_DIR", "nanochat": "NANOCHAT_DIR"}
 VOCAB, SCORED_TOKENS = 4096, 25_000
 
 
@@ -52,7 +55,7 @@ class Subject(Program):
 
     def tuned(self) -> tuple[float, list[str]]:
         """The best of its three rates on the tuning split."""
-        rates = RATES["umsicht" if self.name.startswith("umsicht") else "peer"]
+        rates = RATES.get(self.name.partition("-")[0], RATES["peer"])
         scores = {rate: self.train(TUNING_S, 100, rate, "tune")["bpb"] for rate in rates}
         said = [f"| {self.name} | {rate:g} | {score:.3f} |" for rate, score in scores.items()]
         return min(scores, key=lambda rate: scores[rate]), said
@@ -84,58 +87,63 @@ def programs(folder: Path) -> list[Subject]:
     named = [("umsicht", here), ("umsicht-fast", here)]
     if python:
         named += [("litgpt", python), ("transformers", python)]
-        named += [("nanogpt", python)] if os.environ.get("NANOGPT_DIR") else []
+        named += [(name, python) for name, folder in FOLDERS.items() if os.environ.get(folder)]
     return [Subject(name, path, folder) for name, path in named]
 
 
 Scores = dict[str, list[float]]
 
 
-def turn(subject: Subject, budget: float, seed: int, rate: float) -> list[tuple[str, dict[str, float]]]:
-    """One seed of one program: the whole budget, and for ours the share of it."""
-    shares = (1.0, SHARE) if subject.name.startswith("umsicht") else (1.0,)
+def shares_of(name: str, label: str) -> list[float]:
+    """Which shares of a budget a program is run for: ours also for those at which it is held against a peer."""
+    against = [SHARE] + ([NANOCHAT_SHARE[label]] if os.environ.get("NANOCHAT_DIR") else [])
+    return sorted({1.0, *against}, reverse=True) if name.startswith("umsicht") else [1.0]
+
+
+def turn(subject: Subject, label: str, seed: int, rate: float) -> list[tuple[str, dict[str, float]]]:
+    """One seed of one program: the whole budget, and for ours the shares of it."""
     return [
-        (
-            subject.name if share == 1.0 else f"{subject.name} at {share:g}",
-            subject.train(share * budget, seed, rate),
-        )
-        for share in shares
+        (keyed(subject.name, share), subject.train(share * BUDGETS[label], seed, rate))
+        for share in shares_of(subject.name, label)
     ]
 
 
+def keyed(name: str, share: float) -> str:
+    """A program at a share of the budget."""
+    return name if share == 1.0 else f"{name} at {share:g}"
+
+
 def compare(page: Bench, subjects: list[Subject], label: str, rates: dict[str, float]) -> None:
-    """All programs at one budget, and ours at a share of it, seeds in turn, two programs at a time."""
-    budget = BUDGETS[label]
+    """All programs at one budget, and ours at shares of it, seeds in turn, two programs at a time."""
     scores: Scores = {}
     read: dict[str, float] = {}
     for seed in SEEDS if label in CHOSEN else ():
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            turns = [pool.submit(turn, subject, budget, seed, rates[subject.name]) for subject in subjects]
+            turns = [pool.submit(turn, subject, label, seed, rates[subject.name]) for subject in subjects]
         for key, made in (pair for future in turns for pair in future.result()):
             scores.setdefault(key, []).append(made["bpb"])
             read[key] = made["tokens"]
             print(f"  {label} seed {seed} {key}: {made['bpb']:.3f}, {made['tokens']:,} tokens", flush=True)
     if scores:
         _table(page, label, scores, read)
-    for peer in ("litgpt", "transformers", "nanogpt"):
+    for peer, share in (*((name, SHARE) for name in ADAMW), ("nanochat", NANOCHAT_SHARE[label])):
         for ours in ("umsicht", "umsicht-fast"):
-            theirs, half = scores.get(peer), scores.get(f"{ours} at {SHARE:g}")
-            gain = statistics.fmean(theirs) - statistics.fmean(half) if theirs and half else None
-            why = "this budget was not run" if label not in CHOSEN else "did not start"
-            if peer == "nanogpt" and not os.environ.get("NANOGPT_DIR"):
-                why = "not here: NANOGPT_DIR is not set"
+            theirs, mine = scores.get(peer), scores.get(keyed(ours, share))
+            gain = statistics.fmean(theirs) - statistics.fmean(mine) if theirs and mine else None
             page.figure(
-                f"{label}: {peer}'s bits per byte - {ours}'s at half its time",
+                f"{label}: {peer}'s bits per byte - {ours}'s at {share:g} of its time",
                 gain,
                 ">= 0",
-                note="" if gain is not None else why,
+                note="" if gain is not None else _missing(peer, label),
             )
-    page.figure(
-        f"{label}: nanochat's bits per byte - ours at 0.85 of its time",
-        None,
-        ">= 0",
-        note="not here: no copy of the repository on this machine",
-    )
+
+
+def _missing(peer: str, label: str) -> str:
+    """Why a peer has no score."""
+    if label not in CHOSEN:
+        return "this budget was not run"
+    folder = FOLDERS.get(peer)
+    return f"not here: {folder} is not set" if folder and not os.environ.get(folder) else "did not start"
 
 
 def _table(page: Bench, label: str, scores: Scores, read: dict[str, float]) -> None:

@@ -105,6 +105,32 @@ def nanogpt(vocab: int, rate: float) -> Learner:
     return plain(model, lambda x: model(x, dummy.expand_as(x))[0], rate, cosine_to_tenth, (0.9, 0.95), 0.1)
 
 
+def nanochat(vocab: int, rate: float) -> Learner:
+    """nanochat's GPT from the folder in NANOCHAT_DIR with its recipe: Muon and AdamW at the rates of its pretraining script, 65 % of the run to
+    cool down, momentum up to 0.97. `rate` multiplies all of them in place of its rule for the batch size, and weight decay is left out: both rules
+    are made for runs a thousand times longer and leave their range here.
+    """
+    model = models.nanochat(shape_of(vocab))
+    optimizer = model.setup_optimizer(
+        unembedding_lr=0.008 * rate, embedding_lr=0.3 * rate, matrix_lr=0.02 * rate, scalar_lr=0.5 * rate
+    )
+    taken = [0]
+
+    def step(x: torch.Tensor, y: torch.Tensor, progress: float) -> None:
+        cooling = max(0.0, (progress - 0.35) / 0.65)
+        warm = min(1.0, taken[0] / 400)
+        for group in optimizer.param_groups:
+            group["lr"] = group["initial_lr"] * min((taken[0] + 1) / 40, 1 - 0.95 * cooling)
+            if group["kind"] == "muon":
+                group["momentum"] = (0.85 + 0.12 * warm) * (1 - cooling) + 0.90 * cooling
+        model(x, y).backward()
+        optimizer.step()
+        model.zero_grad(set_to_none=True)
+        taken[0] += 1
+
+    return Learner(step, lambda x, y: float(model(x, y, loss_reduction="sum")))
+
+
 def umsicht(family: str, vocab: int, rate: float) -> Learner:
     """Ours with its default recipe; `rate` multiplies the default rates."""
     from umsicht.model import build, derive
@@ -139,6 +165,7 @@ LEARNERS: dict[str, Callable[[int, float], Learner]] = {
     "transformers": transformers_llama,
     "litgpt": litgpt,
     "nanogpt": nanogpt,
+    "nanochat": nanochat,
 }
 
 
