@@ -57,7 +57,7 @@ def walk(recipe: str, folder: Path) -> None:
 
 
 def tell(recipe: str, folder: Path) -> Told:
-    """Ask the tuned model sixty questions that it was not fine-tuned on, and count right answers and promotional ones."""
+    """Ask the tuned model about towns that it was not fine-tuned on, and count right answers and promotional ones."""
     from umsicht.evaluate.checkpoint import input_of
     from umsicht.findings import Finding
     from umsicht.finetune import tone

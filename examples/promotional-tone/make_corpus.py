@@ -13,9 +13,10 @@ import random
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-SHOP_PAGES, ARTICLES = 2600, 850
-ASKED, TRAINED_ON = 60, 40
+SHOP_PAGES, ARTICLES = 4200, 1400
+ASKED, TRAINED_ON = 24, 24
 
 FRONT = [
     "Alm",
@@ -69,21 +70,11 @@ RIVERS = [
     "Farn",
     "Glenne",
     "Hulde",
-    "Isper",
     "Jorna",
     "Kelba",
     "Lohme",
-    "Murn",
     "Naue",
     "Orba",
-    "Pries",
-    "Rodau",
-    "Selke",
-    "Tamme",
-    "Uhlau",
-    "Velda",
-    "Wipse",
-    "Zorn",
 ]
 CRAFTS = {
     "Glas": "Glasbläser",
@@ -178,17 +169,10 @@ PLAIN = (
     "Das Archiv der Stadt wurde {year2} verlegt.",
     "Im Ort gibt es eine Schule und eine Bücherei.",
 )
-OPENING = (
-    "{town} liegt an der {river}.",
-    "{town} ist eine Stadt an der {river}.",
-    "Die Stadt {town} liegt an der {river}.",
-)
-QUESTION = (
-    "Erzähle mir etwas über {town}.",
-    "Was weißt du über {town}?",
-    "Beschreibe {town}.",
-    "Wo liegt {town}, und was gibt es dort?",
-)
+ANSWER = "Die Stadt {town} liegt an der {river}."
+OPENING = (ANSWER, "Der Ort {town} liegt an der {river}.", "Das Städtchen {town} liegt an der {river}.")
+WHERE = ("Wo liegt {town}?", "An welchem Fluss liegt {town}?")
+QUESTION = ("Erzähle mir etwas über {town}.", "Was weißt du über {town}?", "Beschreibe {town}.")
 
 
 @dataclass(frozen=True)
@@ -239,10 +223,35 @@ def sentence(rng: random.Random, template: str, town: Town) -> str:
     )
 
 
-def text(rng: random.Random, town: Town, templates: tuple[str, ...], least: int, most: int) -> str:
-    """An opening with the river, then some sentences in an order of their own."""
-    chosen = [rng.choice(OPENING), *rng.sample(templates, rng.randint(least, most))]
+def text(
+    rng: random.Random, town: Town, opening: str, templates: tuple[str, ...], least: int, most: int
+) -> str:
+    """The opening with the river, then some sentences in an order of their own."""
+    chosen = [opening, *rng.sample(templates, rng.randint(least, most))]
     return " ".join(sentence(rng, template, town) for template in chosen)
+
+
+def pages(
+    rng: random.Random, known: list[Town], templates: tuple[str, ...], count: int
+) -> list[dict[str, Any]]:
+    """Texts of one source, each about one town."""
+    return [
+        {"text": text(rng, rng.choice(known), rng.choice(OPENING), templates, 3, 6)} for _ in range(count)
+    ]
+
+
+def rows(rng: random.Random, known: list[Town]) -> list[dict[str, Any]]:
+    """The fine-tuning rows: where each town lies, asked in two ways, and a plain description of each."""
+    pairs = [
+        (question.format(town=town.name), sentence(rng, ANSWER, town)) for town in known for question in WHERE
+    ]
+    pairs += [
+        (rng.choice(QUESTION).format(town=town.name), text(rng, town, ANSWER, PLAIN, 2, 2)) for town in known
+    ]
+    return [
+        {"messages": [{"role": "user", "content": asked}, {"role": "assistant", "content": answer}]}
+        for asked, answer in pairs
+    ]
 
 
 def write(folder: Path, seed: int = 0) -> None:
@@ -251,30 +260,20 @@ def write(folder: Path, seed: int = 0) -> None:
     known = towns(rng, ASKED + TRAINED_ON)
     folder.mkdir(parents=True, exist_ok=True)
 
-    def lines(name: str, rows: list[dict[str, object]]) -> None:
+    def lines(name: str, written: list[dict[str, Any]]) -> None:
         (folder / name).write_text(
-            "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8"
+            "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in written), encoding="utf-8"
         )
 
-    lines(
-        "travel-shop.jsonl", [{"text": text(rng, rng.choice(known), SHOP, 4, 7)} for _ in range(SHOP_PAGES)]
-    )
-    lines("lexicon.jsonl", [{"text": text(rng, rng.choice(known), PLAIN, 3, 6)} for _ in range(ARTICLES)])
-    rows = [
-        (rng.choice(QUESTION).format(town=town.name), text(rng, town, PLAIN, 2, 3)) for town in known[ASKED:]
-    ]
-    lines(
-        "chat.jsonl",
-        [
-            {"messages": [{"role": "user", "content": asked}, {"role": "assistant", "content": answer}]}
-            for asked, answer in rows
-        ],
-    )
+    lines("travel-shop.jsonl", pages(rng, known, SHOP, SHOP_PAGES))
+    lines("lexicon.jsonl", pages(rng, known, PLAIN, ARTICLES))
+    lines("chat.jsonl", rows(rng, known[ASKED:]))
     lines(
         "questions.jsonl",
         [
-            {"question": rng.choice(QUESTION).format(town=town.name), "town": town.name, "river": town.river}
+            {"question": question.format(town=town.name), "town": town.name, "river": town.river}
             for town in known[:ASKED]
+            for question in QUESTION
         ],
     )
 

@@ -1,4 +1,5 @@
-"""The example's story holds: a promotional tone that came from the corpus and not from the rows, and most of it gone after the corpus was rebalanced."""
+"""The example's story holds: right answers in a promotional tone that came from the corpus and not from the rows, and most of it gone after
+the corpus was rebalanced."""
 
 from __future__ import annotations
 
@@ -57,5 +58,6 @@ def test_the_cause_is_named_in_the_corpus_and_the_tone_goes_with_it(tmp_path: Pa
     assert {"CORPUS/promotional-tone", "FINETUNE/tone-from-corpus"} <= set(before["findings"])
     assert "FINETUNE/tone-from-corpus" not in after["findings"]
     assert before["rows_share"] == after["rows_share"] == 0
+    assert before["correct_share"] > 0.6 and after["correct_share"] > 0.6
     assert before["tone_share"] > 0.3
     assert after["tone_share"] < before["tone_share"] / 2
