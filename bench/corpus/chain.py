@@ -41,7 +41,14 @@ def run(bench: Bench) -> None:
             size / seconds / 1e6,
             ">= 4",
             unit="MB/s CPU",
-            note=f"{size / 1e6:.0f} MB, one page a file",
+            note=f"{size / 1e6:.0f} MB, pages of about {PAGE_CHARACTERS} characters of text, one a file",
+        )
+        size, seconds = _timed(_html(texts[-2_000:], folder / "small", 1), folder / "small", tokenizer)
+        bench.figure(
+            "the same, pages of about a thousand characters of text",
+            size / seconds / 1e6,
+            unit="MB/s CPU",
+            note=f"{size / 1e6:.0f} MB",
         )
 
 
@@ -53,13 +60,36 @@ def _jsonl(texts: list[str], folder: Path) -> Path:
     return target
 
 
-def _html(texts: list[str], folder: Path) -> Path:
+PAGE_CHARACTERS = 6_000
+_HEAD = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Page {n}</title>
+<style>{style}</style><script>{script}</script></head><body class="page"><header><a href="/" class="logo">Site</a><nav><ul>{links}</ul></nav></header>
+<main><article class="article"><h1>Page {n}</h1>"""
+_FOOT = """</article></main><aside><h2>Related</h2><ul>{links}</ul></aside><footer><p>Imprint, privacy, contact</p></footer></body></html>"""
+_LINKS = "".join(
+    f'<li class="menu__item"><a href="/section/{k}" class="menu__link">Section {k}</a></li>'
+    for k in range(30)
+)
+_STYLE = "".join(f".menu__item--{k}{{margin:{k}px auto;padding:0 {k}rem}}" for k in range(30))
+_SCRIPT = "".join(f"window.settings_{k}={{'name':'{k}','active':true}};" for k in range(40))
+
+
+def _html(texts: list[str], folder: Path, characters: int = PAGE_CHARACTERS) -> Path:
+    """Pages of about so many characters of text, with the navigation, style and script that pages have."""
     target = folder / "in"
     target.mkdir(parents=True)
-    for number, text in enumerate(texts):
-        body = "".join(f"<p>{line.replace('<', '&lt;')}</p>" for line in text.split("\n") if line)
-        page = f"<!doctype html><html><head><title>t</title><script>var a=1;</script></head><body><nav><ul><li>Home</li></ul></nav><main>{body}</main></body></html>"
-        (target / f"{number:06d}.html").write_text(page, encoding="utf-8")
+    lines: list[str] = []
+    held = number = 0
+    for text in [*texts, None]:
+        if text is not None:
+            lines += [line for line in text.split("\n") if line]
+            held += len(text)
+        if lines and (text is None or held >= characters):
+            body = "".join(f'<p class="article__text">{line.replace("<", "&lt;")}</p>\n' for line in lines)
+            head = _HEAD.format(n=number, style=_STYLE, script=_SCRIPT, links=_LINKS)
+            (target / f"{number:06d}.html").write_text(
+                head + body + _FOOT.format(links=_LINKS), encoding="utf-8"
+            )
+            lines, held, number = [], 0, number + 1
     return target
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from bench.common import QUICK, Bench
-from bench.corpus.texts import varied
+from bench.corpus.texts import respelt, varied
 
 SMALL = 20_000_000 if QUICK else int(os.environ.get("BENCH_CORPUS_BYTES", "2_000_000_000"))
 TIMES = 3
@@ -66,12 +66,11 @@ def _peak(folder: Path, size: int) -> tuple[float, int]:
     source = folder / f"{size}"
     source.mkdir()
     part = min(size, 200_000_000)
+    texts = varied(part)
     for number in range(-(-size // part)):
         with (source / f"{number:03d}.jsonl").open("w", encoding="utf-8") as file:
-            texts = varied(part, seed=number)
-            file.writelines(json.dumps({"text": text}) + "\n" for text in texts)
+            file.writelines(json.dumps({"text": text}) + "\n" for text in respelt(texts, number))
             written += len(texts)
-            del texts
     command = [
         sys.executable,
         str(folder / "build.py"),

@@ -47,6 +47,16 @@ def varied(size: int, seed: int = 0) -> list[str]:
     return found
 
 
+def respelt(texts: list[str], number: int) -> Iterator[str]:
+    """The texts with their consonants exchanged for others, in another way for every number (0: as they are): as many words, and other ones."""
+    consonants = list("bcdfghjklmnpqrstvwxz")
+    others = consonants.copy()
+    random.Random(number).shuffle(others)
+    both = zip(consonants, others, strict=True)
+    table = str.maketrans({one: other for one, other in both} if number else {})
+    return (text.translate(table) for text in texts)
+
+
 def _exchange(rng: random.Random, text: str, other: str) -> str:
     """Words of two texts dealt out in a random order: natural words, unnatural neighbours."""
     words = text.split(" ") + other.split(" ")[:50]

@@ -85,7 +85,7 @@ def read_text(unit: Unit, path: str, name: str, limit: int) -> Iterator[Raw | Br
                     Raw(data, origin, language, "", domain) if data is not None else too_long(origin, length)
                 )
             return
-        head = stream.read(limit + 1)
+        head = streams.up_to(stream, limit + 1)
         if len(head) <= limit:
             yield Raw(head, name, language, "", domain)
             return

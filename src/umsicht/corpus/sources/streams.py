@@ -16,6 +16,7 @@ from zstandard import ZstdError
 
 COMPRESSIONS = (".gz", ".zst", ".bz2", ".xz")
 CHUNK = 1 << 20
+FIRST = 1 << 16
 
 
 class Readable(Protocol):
@@ -77,6 +78,16 @@ def _decompressed(raw: IO[bytes], suffix: str) -> IO[bytes]:
         )
     result: IO[bytes] = opened
     return result
+
+
+def up_to(stream: Readable, limit: int) -> bytes:
+    """The stream's first `limit` bytes. Asked for all at once, they would have their room reserved for every small file."""
+    held = [stream.read(min(FIRST, limit))]
+    left = limit - len(held[0])
+    while left > 0 and held[-1]:
+        held.append(stream.read(min(CHUNK, left)))
+        left -= len(held[-1])
+    return held[0] if len(held) == 1 else b"".join(held)
 
 
 class Chained:

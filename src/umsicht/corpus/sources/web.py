@@ -95,7 +95,7 @@ def read_html(unit: Unit, path: str, name: str, limit: int) -> Iterator[Raw | Br
     """One page, one document."""
     limit = max(limit, PAGE_BYTES)
     with streams.open_bytes(path) as stream:
-        data = stream.read(limit + 1)
+        data = streams.up_to(stream, limit + 1)
     if len(data) > limit:
         yield Broken(name, "too-long", f"more than {limit} bytes", len(data))
     else:
