@@ -53,7 +53,7 @@ def respelt(texts: list[str], number: int) -> Iterator[str]:
     others = consonants.copy()
     random.Random(number).shuffle(others)
     both = zip(consonants, others, strict=True)
-    table = str.maketrans({one: other for one, other in both} if number else {})
+    table = str.maketrans(dict(both) if number else {})
     return (text.translate(table) for text in texts)
 
 
