@@ -104,7 +104,8 @@ def digest(tensors: Sequence[torch.Tensor]) -> str:
     total = hashlib.sha256()
     for tensor in tensors:
         plain = tensor.detach().cpu().contiguous()
-        total.update(plain.view(torch.uint8).numpy().tobytes() if plain.numel() else b"")
+        # A single number has no axis to be cut into bytes along.
+        total.update(plain.reshape(-1).view(torch.uint8).numpy().tobytes() if plain.numel() else b"")
     return total.hexdigest()[:16]
 
 

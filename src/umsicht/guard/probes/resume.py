@@ -233,6 +233,7 @@ def _strict(stage: Stage, loaded: Any) -> Iterator[Finding]:
     from umsicht.findings import UserError
 
     names = list(loaded.model)
+    wide = next((name for name in names if loaded.model[name].dim()), "")
     cases = {
         "missing": {name: value for name, value in loaded.model.items() if name != names[-1]},
         "renamed": {
@@ -240,7 +241,7 @@ def _strict(stage: Stage, loaded: Any) -> Iterator[Finding]:
             for index, (name, value) in enumerate(loaded.model.items())
         },
         "extra": {**loaded.model, "strange.weight": torch.zeros(2)},
-        "shape": {name: (value[:1] if name == names[0] else value) for name, value in loaded.model.items()},
+        "shape": {name: (value[:1] if name == wide else value) for name, value in loaded.model.items()},
     }
     for kind, tensors in cases.items():
         model = stage.make_model()

@@ -79,6 +79,7 @@ def rows(subject: Subject) -> Iterator[Finding]:
     haystack = haystack_of(subject, data)
     ledger = Ledger()
     looked, wrong, where = 0, 0, ""
+    kinds: Counter[str] = Counter()
     whole = getattr(source, "packing", "concatenate") == "concatenate"
     for step in _spread(subject, source):
         batch = fed(subject).batch(step)
@@ -107,16 +108,21 @@ def rows(subject: Subject) -> Iterator[Finding]:
             problem = explain(haystack, ledger, batch, row, step, data, whole)
             if problem:
                 wrong += 1
+                kinds[problem[0]] += 1
                 where = where or f"step {step}, row {row}, position {problem[1]}"
         if looked >= ROWS_LOOKED_AT:
             break
     if wrong:
+        # Text that is all there and only numbered wrongly is another fault than text that is not.
+        name = "DATA-ORDER/rows-not-in-data" if kinds["missing"] else "LEAK-DOC/document-ids"
         yield Finding(
-            "DATA-ORDER/rows-not-in-data",
+            name,
             "stop",
             "rows",
             location=f"rows: {where}",
-            numbers=numbers(rows=looked, wrong=wrong, share=wrong / looked),
+            numbers=numbers(
+                rows=looked, wrong=wrong, share=wrong / looked, active=looked * batch.inputs.shape[1]
+            ),
         )
     subject.extra["ledger"] = ledger
     if not wrong:
