@@ -67,7 +67,7 @@ PIPELINE_PROBES: tuple[Probe, ...] = (
     Probe("T10", "batch-algebra", algebra.batch_algebra),
     Probe("T11", "one-step", audit.one_step),
     Probe("T13 loop", "evaluation", alongside, slow=True),
-    Probe("T17 positions", "dtypes", relative_positions),
+    Probe("T17 positions", "documents", relative_positions),
     Probe("T25 load", "load", loaded_as_written),
     Probe("T14", "resume", rehearsal, slow=True),
     Probe("T21", "checkpoint", checkpoint_integrity, slow=True),

@@ -27,13 +27,16 @@ def relative_positions(subject: Subject) -> Iterator[Finding]:
     where = torch.arange(ids.shape[1], device=ids.device)
     with subject.awake(), torch.no_grad(), view.mode(training=False):
         here = view.logits(ids, position_ids=where).float()
+        again = view.logits(ids, position_ids=where).float()
         there = view.logits(ids, position_ids=where + MOVED).float()
+    if not torch.equal(here, again):
+        raise Cannot("the model does not answer twice alike, so no difference means anything")
     size = float((here - there).abs().max() / here.std().clamp_min(1e-12))
     if size > limit:
         yield Finding(
             "NUMERIC/not-relative",
             "stop",
-            "dtypes",
+            "documents",
             location="model: rotary",
             numbers=numbers(delta=size, moved=MOVED),
         )

@@ -8,6 +8,7 @@ import torch
 
 from umsicht.findings import Finding
 from umsicht.guard.adapt_batch import Example
+from umsicht.guard.probes.mask import expected_active
 from umsicht.guard.subject import Subject, numbers, token_id
 
 STAGE = "target-shift"
@@ -104,9 +105,12 @@ def _effective(subject: Subject) -> Iterator[Finding]:
     example = synthetic(subject, subject.small)
     found = subject.effective(example)
     ids = example.ids.cpu()
-    if not bool(found.active.any()):
+    # What is trained although the batch ignores it has no right target: that is the next stage's to name.
+    active = found.active & expected_active(example, subject.label_offset).cpu()
+    active = active if bool(active.any()) else found.active
+    if not bool(active.any()):
         return
-    shares = effective_offsets(found.targets, found.active, ids)
+    shares = effective_offsets(found.targets, active, ids)
     best = max(shares, key=lambda key: shares[key])
     if best != 1 and shares[best] > shares.get(1, 0.0):
         yield Finding(
@@ -122,10 +126,10 @@ def _effective(subject: Subject) -> Iterator[Finding]:
             ),
         )
         return
-    wrong = found.active[:, :-1] & (found.targets[:, :-1] != ids[:, 1:])
+    wrong = active[:, :-1] & (found.targets[:, :-1] != ids[:, 1:])
     if bool(wrong.any()):
         row, position = (int(value) for value in wrong.nonzero()[0])
-        count, total = int(wrong.sum()), int(found.active[:, :-1].sum())
+        count, total = int(wrong.sum()), int(active[:, :-1].sum())
         yield Finding(
             "TARGET-SHIFT/some-positions",
             "stop",
@@ -144,7 +148,8 @@ def _edges(subject: Subject) -> Iterator[Finding]:
     if not bool(active.any()) or example.ids.shape[0] < 2:
         return
     if subject.label_offset == 1 and example.labels is not None:
-        wrong = active & (last != example.labels[:, -1].cpu())
+        labels = example.labels[:, -1].cpu()
+        wrong = active & (labels >= 0) & (last != labels)
     else:
         wrong = active
     if bool(wrong.any()):
