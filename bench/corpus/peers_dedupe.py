@@ -90,19 +90,22 @@ def daft(path: str) -> set[int]:
         .alias("signature"),
     ).to_arrow()
     import numpy as np
+    import pyarrow as pa
 
-    signatures = np.array(signed.column("signature").to_pylist(), np.uint32)
-    numbers = np.array(signed.column("number").to_pylist())
-    dropped: set[int] = set()
+    column = signed.column("signature")
+    column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    column = pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column
+    signatures = column.flatten().to_numpy().reshape(-1, PERMUTATIONS).astype(np.uint64)
+    numbers = signed.column("number").to_numpy()
+    order = np.argsort(numbers)
+    signatures, numbers = signatures[order], numbers[order]
+    factors = np.random.default_rng(1).integers(1, 1 << 63, ROWS, np.uint64) | np.uint64(1)
+    dropped = np.zeros(len(numbers), bool)
     for band in range(BANDS):
-        seen: dict[bytes, int] = {}
-        part = np.ascontiguousarray(signatures[:, band * ROWS : (band + 1) * ROWS])
-        for number, key in zip(numbers.tolist(), (row.tobytes() for row in part), strict=True):
-            if key in seen:
-                dropped.add(max(number, seen[key]))
-            else:
-                seen[key] = number
-    return set(numbers.tolist()) - dropped
+        keys = (signatures[:, band * ROWS : (band + 1) * ROWS] * factors).sum(1)
+        _, first, group = np.unique(keys, return_index=True, return_inverse=True)
+        dropped |= first[group] < np.arange(len(numbers))
+    return set(numbers[~dropped].tolist())
 
 
 def main() -> None:
