@@ -41,7 +41,6 @@ _COMMON: tuple[Probe, ...] = (
     Probe("T8", "documents", document_isolation),
     Probe("T9", "initialisation", initialisation),
     Probe("T10 norm", "loss-norm", loss_norm),
-    Probe("T10 slope", "batch-algebra", slope),
     Probe("T12", "overfit", overfit, slow=True),
     Probe("T13", "evaluation", evaluation),
     Probe("T25", "evaluation", baseline),
@@ -55,6 +54,7 @@ PROBES: tuple[Probe, ...] = (
     Probe("T15 batches", "data-order", repeated_rows),
     Probe("T10", "batch-algebra", micro.batch_algebra),
     Probe("T11", "one-step", wiring.one_step),
+    Probe("T11 slope", "one-step", slope),
 )
 
 PIPELINE_PROBES: tuple[Probe, ...] = (
@@ -66,6 +66,7 @@ PIPELINE_PROBES: tuple[Probe, ...] = (
     Probe("T6 loader", "active-targets", loader_targets),
     Probe("T10", "batch-algebra", algebra.batch_algebra),
     Probe("T11", "one-step", audit.one_step),
+    Probe("T11 slope", "one-step", slope),
     Probe("T13 loop", "evaluation", alongside, slow=True),
     Probe("T17 positions", "documents", relative_positions),
     Probe("T25 load", "load", loaded_as_written),

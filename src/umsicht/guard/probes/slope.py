@@ -1,4 +1,4 @@
-"""T10: a gradient is the slope of the loss. Each tensor is moved a little both ways, and the loss must change by what its gradient says."""
+"""T11: a gradient is the slope of the loss. Each tensor is moved a little both ways, and the loss must change by what its gradient says."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from umsicht.guard.probes.norm import silent
 from umsicht.guard.probes.prefix import crop
 from umsicht.guard.subject import Subject, numbers, to_device
 
-STAGE = "batch-algebra"
+STAGE = "one-step"
 ROWS, POSITIONS, TENSORS = 2, 48, 32
 FURTHEST = 0.03
 """The longest move, relative to the tensor: further away the loss is no straight line."""
