@@ -18,8 +18,8 @@ from bench.peers.environment import peer_python
 from bench.program import Program
 from umsicht.train.machine import choose_precision
 
-PAIRS = 3 if QUICK else 8
-STRETCH_S = 2.0 if QUICK else 4.0
+PAIRS = 3 if QUICK else 6
+STRETCH_S = 2.0 if QUICK else 3.0
 TRY_S = 2.0
 MICRO_BATCHES = (8, 4, 2)
 THREADS = 1
