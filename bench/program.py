@@ -1,12 +1,14 @@
-"""A program under test in a process of its own: it says `ready`, then answers each line of orders with one line of JSON."""
+"""Programs under test in processes of their own: one that stays and answers each line of orders with one line of JSON, and our own command line."""
 
 from __future__ import annotations
 
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from bench.common import ROOT
 
@@ -53,3 +55,16 @@ class Program:
         if self._process.stdin is not None:
             self._process.stdin.close()
         self._process.wait(timeout=60)
+
+
+def umsicht(*arguments: str) -> dict[str, Any]:
+    """What a verb of ours answers with `--json`. Raises CalledProcessError where it does not end well."""
+    done = subprocess.run(
+        [sys.executable, "-m", "umsicht", *arguments, "--json"],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        env={**os.environ, "UMSICHT_LANG": "en"},
+    )
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer

@@ -2,42 +2,22 @@
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
-import subprocess
-import sys
 import time
 from typing import Any
 
 from bench.common import ROOT, Bench
+from bench.program import umsicht
 
 PROJECT = ROOT / "build" / "bench" / "quickstart"
+RECIPE = ROOT / "examples" / "quickstart.yaml"
 
 
-def run() -> tuple[dict[str, Any], float]:
-    """The result of one whole run in an empty folder, and its wall time in seconds."""
-    shutil.rmtree(PROJECT, ignore_errors=True)
-    recipe = ROOT / "examples" / "quickstart.yaml"
-    command = [sys.executable, "-m", "umsicht", "run", str(recipe), "--out", str(PROJECT), "--json"]
+def walk() -> tuple[dict[str, Any], float]:
+    """The result of the run, and its wall time in seconds."""
     began = time.monotonic()
-    done = subprocess.run(
-        command, stdout=subprocess.PIPE, text=True, check=True, env={**os.environ, "UMSICHT_LANG": "en"}
-    )
-    return json.loads(done.stdout), time.monotonic() - began
-
-
-def again() -> float:
-    """Wall time in seconds of the same command on the finished project."""
-    recipe = ROOT / "examples" / "quickstart.yaml"
-    began = time.monotonic()
-    subprocess.run(
-        [sys.executable, "-m", "umsicht", "run", str(recipe), "--out", str(PROJECT), "--json"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        check=True,
-    )
-    return time.monotonic() - began
+    result = umsicht("run", str(RECIPE), "--out", str(PROJECT))
+    return result, time.monotonic() - began
 
 
 def table(evaluation: dict[str, Any]) -> str:
@@ -61,7 +41,8 @@ def main() -> None:
         "quickstart",
         "The main job on this machine: text to a trained, evaluated, recorded model in one command.",
     )
-    result, seconds = run()
+    shutil.rmtree(PROJECT, ignore_errors=True)
+    result, seconds = walk()
     evaluation = result["evaluation"]
     n = len(evaluation["slices"])
     bench.figure("run, wall", seconds / 60, "<= 8", unit="min")
@@ -69,7 +50,7 @@ def main() -> None:
     bench.figure("share of slices better than xz -9", len(evaluation["beats"]["xz"]) / n, ">= 1")
     bench.figure("share of slices better than the 5-gram", len(evaluation["beats"]["ngram5"]) / n, ">= 0.5")
     bench.figure("bits per byte, all slices", evaluation["all"]["bpb"])
-    bench.figure("the same command again, wall", again(), "<= 60", unit="s")
+    bench.figure("the same command again, wall", walk()[1], "<= 60", unit="s")
     bench.section(
         f"Bits per byte after {evaluation['tokens']:,} tokens (the best of a row is bold):\n\n{table(evaluation)}"
     )

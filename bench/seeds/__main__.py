@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 from bench.common import ROOT, Bench
+from bench.program import umsicht
 
 PROJECT = ROOT / "build" / "bench" / "seeds"
 RECIPE = """\
@@ -35,23 +32,8 @@ def trained(name: str, optimizer: str, seed: int) -> Path:
     """The folder of a finished run."""
     recipe = PROJECT / f"{name}-{seed}.yaml"
     recipe.write_text(RECIPE.format(name=name, seed=seed, optimizer=optimizer), "utf-8")
-    answer = umsicht("run", str(recipe), "--out", str(PROJECT), "--json")
+    answer = umsicht("run", str(recipe), "--out", str(PROJECT))
     return Path(answer["run"])
-
-
-def umsicht(*arguments: str) -> dict[str, Any]:
-    """What a verb answers as JSON."""
-    done = subprocess.run(
-        [sys.executable, "-m", "umsicht", *arguments],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=False,
-        env={**os.environ, "UMSICHT_LANG": "en"},
-    )
-    if not done.stdout.strip():
-        raise SystemExit(f"umsicht {arguments[0]} ended with {done.returncode} and without an answer")
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
 
 
 def table(comparison: dict[str, Any]) -> str:
@@ -89,9 +71,9 @@ def main() -> None:
     changed = [trained("adamw", "adamw", seed) for seed in CHANGED]
     names = [",".join(map(str, runs)) for runs in (base, again)]
     nothing = umsicht(
-        "compare", *map(str, base + again), "--group", f"a={names[0]}", "--group", f"b={names[1]}", "--json"
+        "compare", *map(str, base + again), "--group", f"a={names[0]}", "--group", f"b={names[1]}"
     )
-    real = umsicht("compare", *map(str, base + changed), "--json")
+    real = umsicht("compare", *map(str, base + changed))
     bench.figure("same recipe, other seeds: winners called", decided(nothing), "== 0")
     bench.figure(
         "one real change: contests decided", decided(real), ">= 1", note=f"of {len(real['contests'])}"

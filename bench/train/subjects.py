@@ -29,40 +29,52 @@ def adamw(model: torch.nn.Module) -> torch.optim.Optimizer:
     return torch.optim.AdamW(model.parameters(), lr=3e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
 
 
-def plain_step(model: torch.nn.Module, loss_of: Callable[..., torch.Tensor], precision: str) -> Step:
-    """Zero, forward, backward, clip, step: the loop all of these programs have."""
-    optimizer = adamw(model)
-
-    def step(x: torch.Tensor, y: torch.Tensor) -> None:
-        optimizer.zero_grad(set_to_none=True)
-        for inputs, targets in zip(x.split(at_once[0]), y.split(at_once[0]), strict=True):
-            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bfloat16"):
-                loss = loss_of(model, inputs, targets)
-            (loss * (inputs.shape[0] / x.shape[0])).backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-
-    return step
-
-
 def cross_entropy(logits: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """Mean over all targets, from full logits."""
     return torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), y.flatten())
 
 
-def transformers_llama(precision: str) -> Step:
-    """Hugging Face's Llama."""
-    return plain_step(models.transformers_llama(SHAPE).train(), transformers_loss, precision)
+def transformers_loss(m: torch.nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Of Hugging Face's Llama."""
+    return cross_entropy(m(input_ids=x, use_cache=False).logits, y)
 
 
-def litgpt(precision: str) -> Step:
-    """litgpt's GPT in its Llama shape."""
-    return plain_step(models.litgpt(SHAPE).train(), litgpt_loss, precision)
+def litgpt_loss(m: torch.nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Of litgpt's GPT."""
+    return cross_entropy(m(x), y)
 
 
-def nanogpt(precision: str) -> Step:
-    """nanoGPT's GPT."""
-    return plain_step(models.nanogpt(SHAPE).train(), lambda m, x, y: m(x, y)[1], precision)
+def nanogpt_loss(m: torch.nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """The one that nanoGPT's GPT computes itself."""
+    loss: torch.Tensor = m(x, y)[1]
+    return loss
+
+
+def peer(
+    make: Callable[[models.Shape], torch.nn.Module],
+    loss_of: Callable[[torch.nn.Module, torch.Tensor, torch.Tensor], torch.Tensor],
+    *,
+    compiled: bool = False,
+) -> Callable[[str], Step]:
+    """Zero, forward, backward, clip, step: the loop all peers have; compiled for one shape of input where asked."""
+
+    def stepping(precision: str) -> Step:
+        plain = make(SHAPE).train()
+        model = torch.compile(plain, dynamic=False) if compiled else plain
+        optimizer = adamw(plain)
+
+        def step(x: torch.Tensor, y: torch.Tensor) -> None:
+            optimizer.zero_grad(set_to_none=True)
+            for inputs, targets in zip(x.split(at_once[0]), y.split(at_once[0]), strict=True):
+                with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bfloat16"):
+                    loss = loss_of(model, inputs, targets)
+                (loss * (inputs.shape[0] / x.shape[0])).backward()
+            torch.nn.utils.clip_grad_norm_(plain.parameters(), 1.0)
+            optimizer.step()
+
+        return step
+
+    return stepping
 
 
 def umsicht(precision: str, optimizer: str = "adamw", compiled: bool = False) -> Step:
@@ -96,32 +108,16 @@ def umsicht(precision: str, optimizer: str = "adamw", compiled: bool = False) ->
     return step
 
 
-def compiled(
-    make: Callable[[models.Shape], torch.nn.Module], loss_of: Callable[..., torch.Tensor]
-) -> Callable[[str], Step]:
-    """The same peer with its model compiled for one shape of input."""
-    return lambda precision: plain_step(torch.compile(make(SHAPE).train(), dynamic=False), loss_of, precision)
-
-
-def transformers_loss(m: torch.nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """Of Hugging Face's Llama."""
-    return cross_entropy(m(input_ids=x, use_cache=False).logits, y)
-
-
-def litgpt_loss(m: torch.nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """Of litgpt's GPT."""
-    return cross_entropy(m(x), y)
-
-
 SUBJECTS: dict[str, Callable[[str], Step]] = {
     "umsicht": umsicht,
     "umsicht-muon": lambda precision: umsicht(precision, "muon"),
     "umsicht-compiled": lambda precision: umsicht(precision, "adamw", True),
-    "transformers": transformers_llama,
-    "transformers-compiled": compiled(models.transformers_llama, transformers_loss),
-    "litgpt": litgpt,
-    "litgpt-compiled": compiled(models.litgpt, litgpt_loss),
-    "nanogpt": nanogpt,
+    "transformers": peer(models.transformers_llama, transformers_loss),
+    "transformers-compiled": peer(models.transformers_llama, transformers_loss, compiled=True),
+    "litgpt": peer(models.litgpt, litgpt_loss),
+    "litgpt-compiled": peer(models.litgpt, litgpt_loss, compiled=True),
+    "nanogpt": peer(models.nanogpt, nanogpt_loss),
+    "nanogpt-compiled": peer(models.nanogpt, nanogpt_loss, compiled=True),
 }
 
 

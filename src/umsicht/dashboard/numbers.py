@@ -5,15 +5,10 @@ from __future__ import annotations
 import math
 import re
 
+from umsicht.words import localise
+
 NARROW = "\u202f"
 _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
-
-
-def localise(text: str, lang: str) -> str:
-    """A number in C notation (`1,234.5`) in the notation of `lang`."""
-    if lang != "de":
-        return text
-    return text.translate(str.maketrans(",.", ".,"))
 
 
 def number(value: object, lang: str, digits: int = 3) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from umsicht.findings.finding import Finding
-from umsicht.words import areas, catalogue, language
+from umsicht.words import areas, catalogue, language, localise
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,6 @@ class _Numbers(dict[str, Any]):
         return "{" + key + "}"
 
 
-_GERMAN = str.maketrans(",.", ".,")
-
-
 class _Spoken:
     """A number as it is written in a language: four digits, or what the sentence's own format says; large ones in groups."""
 
@@ -44,8 +41,7 @@ class _Spoken:
 
     def __format__(self, spec: str) -> str:
         large = math.isfinite(self._value) and 1e4 <= abs(self._value) < 1e15
-        text = format(self._value, spec or (",.0f" if large else ".4g"))
-        return text.translate(_GERMAN) if self._lang == "de" else text
+        return localise(format(self._value, spec or (",.0f" if large else ".4g")), self._lang)
 
 
 def _is_number(value: Any) -> bool:

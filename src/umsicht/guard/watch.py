@@ -21,6 +21,7 @@ from torch import nn
 from umsicht.findings import Finding, UserError
 from umsicht.findings.finding import Grade
 from umsicht.guard.adapt_batch import Example, read_batch
+from umsicht.guard.gradients import gradients_of, relative_gap, scale_of, set_aside
 from umsicht.guard.monitors.nonfinite import Facts, Replay, cause_of, replay
 from umsicht.guard.monitors.rule import SpikeRule
 from umsicht.guard.subject import numbers, random_state, restore_random_state
@@ -210,27 +211,14 @@ class Watch:
         """With the loss at hand, the gradient of this batch alone is computed again and compared, on a few early steps."""
         if self.loss is None or self._batch is None or self._updates not in (1, 2, 5) or _drops(self.model):
             return
-        got = {
-            name: p.grad.detach().clone() for name, p in self.model.named_parameters() if p.grad is not None
-        }
-        kept = [(p, p.grad) for p in self.model.parameters()]
+        got = gradients_of(self.model)
         state = random_state()
-        for parameter in self.model.parameters():
-            parameter.grad = None
         try:
-            with torch.enable_grad():
+            with set_aside(self.model), torch.enable_grad():
                 self.loss(self.model, self._batch).backward()  # type: ignore[no-untyped-call]
-            want = {
-                name: p.grad.detach().clone()
-                for name, p in self.model.named_parameters()
-                if p.grad is not None
-            }
+                want = gradients_of(self.model)
         finally:
-            for parameter, gradient in kept:
-                parameter.grad = gradient
             restore_random_state(state)
-        from umsicht.guard.probes.micro import relative_gap, scale_of
-
         factor, cosine = scale_of(got, want)
         if relative_gap(got, want) > 1e-2 and cosine < 0.999:
             self._add(

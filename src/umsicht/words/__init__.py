@@ -95,6 +95,14 @@ def t(key: str, /, *, count: int | float | None = None, lang: str | None = None,
         return str(sentence)
 
 
+_MARKS = str.maketrans(",.", ".,")
+
+
+def localise(text: str, lang: str) -> str:
+    """A number in C notation (`1,234.5`) in the notation of `lang`."""
+    return text.translate(_MARKS) if lang == "de" else text
+
+
 _PERCENT = re.compile(r"-?\d+(\.\d+)?%")
 
 
@@ -102,15 +110,12 @@ class _German(float):
     """A fraction with the German decimal mark."""
 
     def __format__(self, spec: str) -> str:
-        return (super().__format__(spec) if spec else repr(float(self))).translate(_MARKS)
-
-
-_MARKS = str.maketrans(",.", ".,")
+        return localise(super().__format__(spec) if spec else repr(float(self)), "de")
 
 
 def _german(value: object) -> object:
     if isinstance(value, float):
         return _German(value)
     if isinstance(value, str) and _PERCENT.fullmatch(value):
-        return f"{value[:-1].translate(_MARKS)} %"
+        return f"{localise(value[:-1], 'de')} %"
     return value

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from umsicht.findings import Finding
-from umsicht.guard.probes.micro import relative_gap, scale_of
+from umsicht.guard.gradients import Gradients, gradients_of, relative_gap, scale_of
 from umsicht.guard.probes.norm import silent
 from umsicht.guard.probes.rehearse import Masked, Stage, Trace, stage_of
 from umsicht.guard.subject import Subject, numbers, wake
@@ -96,9 +96,7 @@ class silent_models:
             context.__exit__(None, None, None)
 
 
-def independent(
-    model: Any, batch: Batch, settings: TrainSettings, seed: int
-) -> tuple[float, dict[str, torch.Tensor]]:
+def independent(model: Any, batch: Batch, settings: TrainSettings, seed: int) -> tuple[float, Gradients]:
     """(mean cross-entropy over active targets, gradient of the declared objective), written down here from the definitions: logits, log-softmax, one sum, one division.
 
     Declared label smoothing takes its share of the mean over all ids; the z-loss is the squared logarithm of the softmax's denominator.
@@ -119,9 +117,7 @@ def independent(
         objective = objective + regular.z_loss * active.logsumexp(-1).square().sum()
         (objective / count).backward()
         total += float(nats.detach()) / count
-    return total, {
-        name: p.grad.detach().clone() for name, p in model.named_parameters() if p.grad is not None
-    }
+    return total, gradients_of(model)
 
 
 def _wider(subject: Subject, stage: Stage, source: Any, limit: float) -> Iterator[Finding]:

@@ -9,9 +9,10 @@ from typing import Any
 import torch
 
 from umsicht.findings import Finding
+from umsicht.guard.gradients import gradients_of, relative_gap, scale_of, set_aside
 from umsicht.guard.probes.algebra import independent, silent_models
 from umsicht.guard.probes.closed_form import schedule
-from umsicht.guard.probes.micro import relative_gap, scale_of
+from umsicht.guard.probes.membership import about, frozen
 from umsicht.guard.probes.rehearse import Stage, fit, stage_of
 from umsicht.guard.probes.replayed import Replayed, base_rate
 from umsicht.guard.subject import Subject, numbers, wake
@@ -41,15 +42,9 @@ class StepAudit(Hook):
 
     def after_backward(self, view: View) -> None:
         """The gradient of this step against an independent one at these very weights."""
-        got = {
-            name: p.grad.detach().clone() for name, p in view.model.named_parameters() if p.grad is not None
-        }
-        kept = [(p, p.grad) for p in view.model.parameters()]
-        for parameter in view.model.parameters():
-            parameter.grad = None
-        _, want = independent(view.model, view.batch, self.settings, 0)
-        for parameter, gradient in kept:
-            parameter.grad = gradient
+        got = gradients_of(view.model)
+        with set_aside(view.model):
+            _, want = independent(view.model, view.batch, self.settings, 0)
         gap = relative_gap(got, want)
         if gap > self.limit and view.step > 1:
             factor, cosine = scale_of(got, want)
@@ -228,24 +223,16 @@ def _membership(subject: Subject, stage: Stage) -> Iterator[Finding]:
     model = stage.make_model()
     optimizer = Optimizer(model, stage.settings.optimizer)
     inside = [id(p) for p in optimizer.parameters]
+    known = set(inside)
+    own = dict(model.named_parameters())
     missing = [
-        n
-        for n, p in model.named_parameters()
-        if p.requires_grad
-        and id(p) not in set(inside)
-        and not any(n.startswith(f) for f in subject.declared.frozen)
+        name
+        for name, p in own.items()
+        if p.requires_grad and id(p) not in known and not frozen(subject, name)
     ]
-    doubled = len(inside) - len(set(inside))
+    doubled = len(inside) - len(known)
     if missing:
-        yield Finding(
-            "OPT-WIRING/missing",
-            "stop",
-            "one-step",
-            location=f"optimizer: {missing[0]}",
-            numbers=numbers(
-                missing=len(missing), parameters=len(list(model.parameters())), names=", ".join(missing[:5])
-            ),
-        )
+        yield about("missing", missing, len(own))
     if doubled:
         yield Finding(
             "OPT-WIRING/doubled", "stop", "one-step", location="optimizer", numbers=numbers(doubled=doubled)

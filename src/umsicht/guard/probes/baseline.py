@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.nn import functional
 
 from umsicht.findings import Finding
 from umsicht.guard.probe import Cannot
+from umsicht.guard.probes.evaluation import reference_nats
 from umsicht.guard.probes.initial import GAP
 from umsicht.guard.probes.mask import expected_active
 from umsicht.guard.subject import Subject, numbers, to_device
@@ -91,14 +91,12 @@ def _scored(subject: Subject) -> tuple[float, int]:
     view, nats, count = subject.need_model(), 0.0, 0
     for example in subject.examples[:LOOKED_AT]:
         moved = to_device(example, view.device)
-        mask = expected_active(moved, subject.label_offset)
-        targets = moved.labels if subject.label_offset == 1 else torch.roll(moved.ids, -1, dims=1)
-        if targets is None or not bool(mask.any()):
+        active = int(expected_active(moved, subject.label_offset).sum())
+        if not active or (subject.label_offset == 1 and moved.labels is None):
             continue
         with torch.no_grad(), view.mode(training=False):
-            logits = view.logits(moved.ids, **moved.context).float()
-        nats += float(functional.cross_entropy(logits[mask], targets[mask], reduction="sum"))
-        count += int(mask.sum())
+            nats += reference_nats(subject, moved)
+        count += active
     if not count:
         raise Cannot("no batch has an active target")
     return nats / count, count

@@ -188,7 +188,7 @@ def _value(subject: Subject, examples: list[Any], found: float) -> Finding | Non
     with torch.no_grad(), view.mode(training=False):
         for example in examples:
             count += int(expected_active(example, subject.label_offset).sum())
-            nats += _reference_nats(subject, example)
+            nats += reference_nats(subject, example)
     want = nats / max(1, count)
     close = 3e-4 if view.dtype in (torch.float32, torch.float64) else 2e-3
     perplexity = math.exp(min(want, 50))
@@ -230,7 +230,8 @@ def _touched(module: nn.Module, before: dict[str, torch.Tensor | None]) -> str:
     return ""
 
 
-def _reference_nats(subject: Subject, example: Any) -> float:
+def reference_nats(subject: Subject, example: Any) -> float:
+    """Nats of all active targets of a batch, added up here from the logits; to be called without gradients, in evaluation mode."""
     logits = subject.need_model().logits(example.ids, **example.context).float()
     mask = expected_active(example, subject.label_offset)
     if subject.label_offset == 1:

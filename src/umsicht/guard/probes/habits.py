@@ -11,6 +11,7 @@ import torch
 
 from umsicht.findings import Finding
 from umsicht.guard.adapt_batch import Example
+from umsicht.guard.gradients import seen_by_steps
 from umsicht.guard.subject import Subject, numbers
 
 STAGE = "one-step"
@@ -34,25 +35,17 @@ def loop_habits(
     """Some whole steps of the user's own: was the model in training mode, did the schedule move by one, is the rate the schedule's?"""
     assert subject.train_step is not None
     view, module = subject.need_model(), subject.need_module()
-    modes: list[bool] = []
-    rates: list[float] = []
-    original = optimizer.step
-
-    def spy(*arguments: Any, **keywords: Any) -> Any:
-        modes.append(module.training)
-        rates.append(max(float(group["lr"]) for group in optimizer.param_groups))
-        return original(*arguments, **keywords)
-
     schedule = subject.schedule
     begun = getattr(schedule, "last_epoch", None)
-    with subject.borrowed(optimizer), view.mode(training=True):
-        optimizer.step = spy  # type: ignore[method-assign]
-        try:
-            for _ in range(STEPS):
-                subject.train_step(view.model, optimizer, [piece.raw for piece in pieces])
-        finally:
-            optimizer.step = original  # type: ignore[method-assign]
-            moved = getattr(schedule, "last_epoch", 0) - begun if begun is not None else 0
+
+    def look() -> tuple[bool, float]:
+        return module.training, max(float(group["lr"]) for group in optimizer.param_groups)
+
+    with subject.borrowed(optimizer), view.mode(training=True), seen_by_steps(optimizer, look) as seen:
+        for _ in range(STEPS):
+            subject.train_step(view.model, optimizer, [piece.raw for piece in pieces])
+    modes, rates = [mode for mode, _ in seen], [rate for _, rate in seen]
+    moved = getattr(schedule, "last_epoch", 0) - begun if begun is not None else 0
     if modes and not any(modes) and view.drops():
         yield Finding(
             "OPT-WIRING/trains-in-eval-mode",

@@ -36,6 +36,13 @@ def frozen(subject: Subject, name: str) -> bool:
     return any(name == prefix or name.startswith(prefix) for prefix in subject.declared.frozen)
 
 
+def about(name: str, names: list[str], total: int, *, counted: str = "") -> Finding:
+    """What is wrong with these of all `total` parameters; `counted` is what their number is called where that is not `name`."""
+    counts = {counted or name: len(names), "parameters": total, "names": ", ".join(names[:5])}
+    place = f"optimizer: {names[0]}"
+    return Finding(f"OPT-WIRING/{name}", "stop", "one-step", location=place, numbers=numbers(**counts))
+
+
 def membership(subject: Subject, module: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[Finding]:
     """Each weight once, none of another model, none that is declared frozen, none left out."""
     inside: dict[int, int] = {}
@@ -60,13 +67,7 @@ def membership(subject: Subject, module: nn.Module, optimizer: torch.optim.Optim
         )
         return
     if missing:
-        yield Finding(
-            "OPT-WIRING/missing",
-            "stop",
-            "one-step",
-            location=f"optimizer: {missing[0]}",
-            numbers=numbers(missing=len(missing), parameters=total, names=", ".join(missing[:5])),
-        )
+        yield about("missing", missing, total)
     if strangers:
         yield Finding(
             "OPT-WIRING/strangers",
@@ -90,24 +91,12 @@ def membership(subject: Subject, module: nn.Module, optimizer: torch.optim.Optim
         if frozen(subject, name) and p.requires_grad and id(p) in inside
     ]
     if learning:
-        yield Finding(
-            "OPT-WIRING/frozen-learns",
-            "stop",
-            "one-step",
-            location=f"optimizer: {learning[0]}",
-            numbers=numbers(learning=len(learning), parameters=total, names=", ".join(learning[:5])),
-        )
+        yield about("frozen-learns", learning, total, counted="learning")
     still = [
         name for name, p in module.named_parameters() if not p.requires_grad and not frozen(subject, name)
     ]
     if still and len(still) < 0.5 * total:
-        yield Finding(
-            "OPT-WIRING/frozen",
-            "stop",
-            "one-step",
-            location=f"optimizer: {still[0]}",
-            numbers=numbers(frozen=len(still), parameters=total, names=", ".join(still[:5])),
-        )
+        yield about("frozen", still, total)
     elif still and not subject.declared.frozen:
         yield Finding(
             "OPT-WIRING/mostly-frozen",

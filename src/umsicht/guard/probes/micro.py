@@ -10,6 +10,7 @@ import torch
 
 from umsicht.findings import Finding
 from umsicht.guard.adapt_batch import Example
+from umsicht.guard.gradients import Gradients, gradients_of, relative_gap, scale_of, seen_by_steps, set_aside
 from umsicht.guard.probe import Cannot
 from umsicht.guard.probes.habits import loop_habits, schedule_kept
 from umsicht.guard.probes.mask import expected_active
@@ -44,46 +45,17 @@ def batch_algebra(subject: Subject) -> Iterator[Finding]:
     yield from found
 
 
-def reference_gradient(subject: Subject, pieces: list[Example]) -> dict[str, torch.Tensor]:
+def reference_gradient(subject: Subject, pieces: list[Example]) -> Gradients:
     """Gradient of the mean over all active targets of all pieces, from the loss of each piece and its own count."""
     module = subject.need_module()
     loss_view = subject.need_loss()
-    kept = [(p, p.grad) for p in module.parameters()]
-    for parameter in module.parameters():
-        parameter.grad = None
     counts = [int(expected_active(piece, subject.label_offset).sum()) for piece in pieces]
     total = max(1, sum(counts))
-    for piece, count in zip(pieces, counts, strict=True):
-        if count:
-            (loss_view.of(piece) * (count / total)).backward()  # type: ignore[no-untyped-call]
-    found = {name: p.grad.detach().clone() for name, p in module.named_parameters() if p.grad is not None}
-    for parameter, gradient in kept:
-        parameter.grad = gradient
-    return found
-
-
-def relative_gap(left: dict[str, torch.Tensor], right: dict[str, torch.Tensor]) -> float:
-    """Norm of the difference over the norm of `right`, all tensors together."""
-    names = set(left) | set(right)
-    gap = size = 0.0
-    for name in names:
-        a, b = left.get(name), right.get(name)
-        if a is None or b is None:
-            other = a if a is not None else b
-            assert other is not None
-            gap += float(other.double().square().sum())
-            continue
-        gap += float((a.double() - b.double()).square().sum())
-        size += float(b.double().square().sum())
-    return math.sqrt(gap / max(size, 1e-30))
-
-
-def scale_of(left: dict[str, torch.Tensor], right: dict[str, torch.Tensor]) -> tuple[float, float]:
-    """The factor that fits `left` = factor · `right` best, and how well (cosine)."""
-    dot = sum(float((left[name].double() * right[name].double()).sum()) for name in left if name in right)
-    a = math.sqrt(sum(float(value.double().square().sum()) for value in left.values()))
-    b = math.sqrt(sum(float(value.double().square().sum()) for value in right.values()))
-    return dot / max(b * b, 1e-30), dot / max(a * b, 1e-30)
+    with set_aside(module):
+        for piece, count in zip(pieces, counts, strict=True):
+            if count:
+                (loss_view.of(piece) * (count / total)).backward()  # type: ignore[no-untyped-call]
+        return gradients_of(module)
 
 
 def _step_gradients(
@@ -98,36 +70,15 @@ def _step_gradients(
         ("micro-batches of one", pieces),
         ("uneven micro-batches", _uneven(whole)),
     ):
-        with subject.borrowed(optimizer):
-            seen: list[dict[str, torch.Tensor]] = []
-            expected: list[dict[str, torch.Tensor]] = []
-            original = optimizer.step
-
-            def spy(
-                *arguments: Any,
-                _original: Any = original,
-                _seen: list[dict[str, torch.Tensor]] = seen,
-                **keywords: Any,
-            ) -> Any:
-                _seen.append(
-                    {
-                        name: p.grad.detach().clone()
-                        for name, p in module.named_parameters()
-                        if p.grad is not None
-                    }
-                )
-                return _original(*arguments, **keywords)
-
-            optimizer.step = spy  # type: ignore[method-assign]
-            try:
-                for _ in range(2):
-                    with subject.need_model().mode(training=True):
-                        expected.append(reference_gradient(subject, parts))
-                        subject.train_step(
-                            subject.need_model().model, optimizer, [part.raw for part in parts]
-                        )
-            finally:
-                optimizer.step = original  # type: ignore[method-assign]
+        expected: list[Gradients] = []
+        with (
+            subject.borrowed(optimizer),
+            seen_by_steps(optimizer, lambda: gradients_of(module)) as seen,
+        ):
+            for _ in range(2):
+                with subject.need_model().mode(training=True):
+                    expected.append(reference_gradient(subject, parts))
+                    subject.train_step(subject.need_model().model, optimizer, [part.raw for part in parts])
         if not seen:
             yield Finding(
                 "OPT-WIRING/no-step",
@@ -155,7 +106,7 @@ def _step_gradients(
                 return
 
 
-def _clipped(gradient: dict[str, torch.Tensor], clip: float | None) -> dict[str, torch.Tensor]:
+def _clipped(gradient: Gradients, clip: float | None) -> Gradients:
     if clip is None:
         return gradient
     norm = math.sqrt(sum(float(value.double().square().sum()) for value in gradient.values()))

@@ -50,11 +50,10 @@ def overfit(subject: Subject) -> Iterator[Finding]:
             numbers=numbers(first=first, best=best),
         )
         return
-    if sum(p.numel() for p in trainable) < 0.5 * sum(p.numel() for p in module.parameters()):
-        # A small part on a frozen rest cannot learn everything by heart; learning nothing at all is still a fault.
-        stalled = best > 0.999 * first
-        if not stalled:
-            return
+    small_part = sum(p.numel() for p in trainable) < 0.5 * sum(p.numel() for p in module.parameters())
+    # A small part on a frozen rest cannot learn everything by heart; learning nothing at all is still a fault.
+    if small_part and best <= 0.999 * first:
+        return
     stalled = best > STALLED * first
     yield Finding(
         "OPT-WIRING/cannot-overfit",

@@ -93,13 +93,18 @@ def _plain_step(optimizer: torch.optim.Optimizer) -> None:
             group["lr"] = rate
 
 
+def _learning(subject: Subject, module: nn.Module) -> list[tuple[str, nn.Parameter]]:
+    """Parameters that are meant to learn, with their names."""
+    return [
+        (name, p) for name, p in module.named_parameters() if p.requires_grad and not frozen(subject, name)
+    ]
+
+
 def _moves(subject: Subject, module: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[Finding]:
     """One real step on one real batch."""
     loss_view = subject.need_loss()
     example = subject.small
-    trainable = [
-        (name, p) for name, p in module.named_parameters() if p.requires_grad and not frozen(subject, name)
-    ]
+    trainable = _learning(subject, module)
     view = subject.need_model()
     with subject.awake(), silent(module), view.mode(training=True):
         for _, parameter in trainable:
@@ -201,9 +206,7 @@ def _step_effect(
 def _stuck(subject: Subject, module: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[Finding]:
     """Tensors whose gradient is still exactly zero after some real steps: two factors that both start at zero never leave it."""
     loss_view, example = subject.need_loss(), subject.small
-    trainable = [
-        (name, p) for name, p in module.named_parameters() if p.requires_grad and not frozen(subject, name)
-    ]
+    trainable = _learning(subject, module)
     waiting = [name for name, _ in trainable]
     with subject.borrowed(optimizer), silent(module), subject.need_model().mode(training=True):
         optimizer.state.clear()
