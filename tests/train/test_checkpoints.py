@@ -14,9 +14,11 @@ from safetensors.torch import save as save_bytes
 from toy import ToyModel, ToySource, settings
 
 from umsicht.findings import UserError
-from umsicht.record import Run
+from umsicht.recipe.train import CheckpointSettings
+from umsicht.record import QUIET, Run
 from umsicht.train import Retention, Snapshot, Trainer, best, checkpoints, find_latest, latest, load, save
-from umsicht.train.checkpoints import listed, prune, restore_model, snapshot_of
+from umsicht.train.checkpoints import SETTLED_STEPS, listed, prune, restore_model, snapshot_of
+from umsicht.train.saver import Saver
 from umsicht.train.tensors_file import write_tensors
 
 
@@ -143,7 +145,28 @@ def test_retention(tmp_path: Path) -> None:
     for step in range(1, 9):
         save(run, snapshot(step, m=abs(step - 3)))
     prune(run, Retention(keep_last=2, keep_best={"m": "down"}, keep_every_steps=5))
-    assert [c.step for c in listed(run)] == [3, 5, 7, 8]
+    assert [c.step for c in listed(run)] == [1, 3, 5, 7, 8]
+
+
+def test_of_checkpoints_close_together_one_is_older_than_the_reach_of_an_alarm(tmp_path: Path) -> None:
+    run = start(tmp_path / "run")
+    for step in range(10, 260, 10):
+        save(run, snapshot(step))
+        prune(run, Retention(keep_last=2))
+        kept = [c.step for c in listed(run)]
+        assert set(kept) >= {max(10, step - 10), step} and len(kept) <= 4
+        assert step <= SETTLED_STEPS + 10 or step - 2 * SETTLED_STEPS - 20 <= kept[0] <= step - SETTLED_STEPS
+
+
+def test_a_checkpoint_written_beside_the_others_lets_none_of_them_go(tmp_path: Path) -> None:
+    run = start(tmp_path / "run")
+    saver = Saver(run, CheckpointSettings(keep_last=1, keep_best={}), QUIET)
+    for step in (100, 200):
+        saver.save(snapshot(step), wait=True)
+    saver.save(snapshot(249), wait=True, beside=True)
+    assert [c.step for c in listed(run)] == [100, 200, 249]
+    saver.save(snapshot(300), wait=True)
+    assert [c.step for c in listed(run)] == [200, 249, 300]
 
 
 def test_the_last_verified_checkpoint_is_never_deleted(tmp_path: Path) -> None:
@@ -223,5 +246,5 @@ def test_checkpoints_at_intervals_and_at_the_best(tmp_path: Path) -> None:
         run,
         hooks=(CallHook("v", falls_then_rises),),
     ).fit()
-    assert [c.step for c in listed(run)] == [4, 5, 8, 10]
+    assert [c.step for c in listed(run)] == [1, 4, 5, 8, 10]
     assert best(run, "val/all/bpb") == run.checkpoints / "step-00000005"

@@ -24,6 +24,7 @@ from umsicht.record.environment import hardware
 from umsicht.record.ids import content_id
 from umsicht.tokens import PackedSource, TokenData
 from umsicht.tokens.mix import MixShare, realised
+from umsicht.train.checkpoints import SETTLED_STEPS
 from umsicht.words import t
 
 STAGE_VERSION = 2
@@ -232,7 +233,9 @@ def workload(train: TrainSettings, trial: Trial, steps: int) -> Workload:
         checkpoints=math.ceil(steps / between),
         checkpoint_s=trial.checkpoint_s,
         checkpoint_bytes=trial.checkpoint_bytes,
-        kept_checkpoints=train.checkpoint.keep_last + len(train.checkpoint.keep_best),
+        kept_checkpoints=train.checkpoint.keep_last
+        + len(train.checkpoint.keep_best)
+        + 2 * (between < SETTLED_STEPS),
         steps_between_checkpoints=between,
     )
 

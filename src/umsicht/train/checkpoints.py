@@ -238,9 +238,16 @@ def restore_model(model: nn.Module, tensors: Mapping[str, Tensor], where: str = 
         tensor.copy_(tensors[aliases[name]])
 
 
+SETTLED_STEPS = 64
+"""A loss that does not recover is called so at most 50 steps after its onset: what is older than this was made before it."""
+
+
 @dataclass(frozen=True)
 class Retention:
-    """Which checkpoints stay: the newest `keep_last`, the best of each figure, and every multiple of `keep_every_steps`."""
+    """Which checkpoints stay: the newest `keep_last`, the best of each figure, every multiple of `keep_every_steps`.
+
+    Where checkpoints are close together also one that is `SETTLED_STEPS` older than the newest, and the one that grows into its place.
+    """
 
     keep_last: int = 2
     keep_best: Mapping[str, Literal["down", "up"]] = field(default_factory=dict)
@@ -249,6 +256,8 @@ class Retention:
     def kept(self, checkpoints: list[Listed]) -> set[int]:
         """Steps that stay, by the rule alone."""
         steps = {c.step for c in checkpoints[-self.keep_last :]}
+        settled = sum(c.step <= checkpoints[-1].step - SETTLED_STEPS for c in checkpoints)
+        steps |= {c.step for c in checkpoints[max(0, settled - 1) : settled + 1]}
         for metric, direction in self.keep_best.items():
             scored = [c for c in checkpoints if isinstance(c.metrics.get(metric), int | float)]
             if scored:

@@ -510,7 +510,7 @@ class Trainer:
         usable = self.carried.position.step and not self.reduction.any(not whole)
         if usable and (self.reduction.is_writer or self.reduction.is_split):
             with suppress(StopRun):  # the disk is full as well: recorded already
-                self.saver.save(self.saver.take(self.carried, {}), wait=True)
+                self.saver.save(self.saver.take(self.carried, {}), wait=True, beside=True)
 
     def _newest(self) -> tuple[Path | None, list[Finding]]:
         """The newest whole checkpoint of this disk, else of the second tier."""

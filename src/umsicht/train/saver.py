@@ -24,6 +24,7 @@ class Saver:
         self._settings = settings
         self._progress = progress
         self._retention = Retention(settings.keep_last, settings.keep_best, settings.keep_every_steps)
+        self._prunes = True
         self._thread: threading.Thread | None = None
         self._failure: OSError | None = None
         self._last_step = 0
@@ -50,9 +51,13 @@ class Saver:
         """A copy of the run's state to write: whole here, this rank's part in a sharded saver."""
         return carried.snapshot(row)
 
-    def save(self, snapshot: Any, *, wait: bool = False) -> Path:
-        """Write `snapshot`; the path it has, or will have, under its final name. Raises StopRun where the recipe says so."""
+    def save(self, snapshot: Any, *, wait: bool = False, beside: bool = False) -> Path:
+        """Write `snapshot`; the path it has, or will have, under its final name. Raises StopRun where the recipe says so.
+
+        `beside` the others: none of them goes for it. After an alarm it is not known yet which of them are sound.
+        """
         self._join()
+        self._prunes = not beside
         self._last_step, self._last_tokens, self._last_time = snapshot.step, snapshot.tokens, time.monotonic()
         self._needed_bytes = _size_of(snapshot)
         if self._settings.asynchronous and not wait:
@@ -81,9 +86,13 @@ class Saver:
     def _write(self, snapshot: Any) -> None:
         try:
             checkpoints.save(self._run, snapshot)
-            checkpoints.prune(self._run, self._retention)
+            self._prune()
         except OSError as error:
             self._failure = error
+
+    def _prune(self) -> None:
+        if self._prunes:
+            checkpoints.prune(self._run, self._retention)
 
     def _report(self) -> None:
         if self._failure is None:

@@ -218,6 +218,6 @@ class ShardedSaver(Saver):
         try:
             save(self._run, snapshot, self.group)
             if dist.get_rank(self.group) == 0:
-                checkpoints.prune(self._run, self._retention)
+                self._prune()
         except OSError as error:
             self._failure = error
