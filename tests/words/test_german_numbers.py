@@ -22,3 +22,30 @@ def test_fractions_and_percents(said: None, lang: str, shown: str) -> None:
 
 def test_a_command_keeps_its_points(said: None) -> None:
     assert words.t("any.seen_fix", lang="de", rate=0.05) == "--set a=0.05"
+
+
+@pytest.mark.parametrize(
+    ("plain", "german"),
+    [
+        ("3.012", "3,012"),
+        ("-1,234.5", "-1.234,5"),
+        ("1.2e-05", "1,2e-05"),
+        ("12.3 MB", "12,3 MB"),
+        ("20.5%", "20,5 %"),
+        ("0.5 %", "0,5 %"),
+        ("3.012 [2.980, 3.104]", "3,012 [2,980; 3,104]"),
+        ("+0.19 … +0.25", "+0,19 … +0,25"),
+        ("45 s", "45 s"),
+        ("3:10 min", "3:10 min"),
+    ],
+)
+def test_a_cell_of_numbers_follows_the_language(plain: str, german: str) -> None:
+    assert words.numerals(plain, "de") == german
+    assert words.numerals(plain, "en") == plain
+
+
+@pytest.mark.parametrize(
+    "text", ["2.13.0", "lr=0.02", "step-1.5.jsonl", "encyclopedia.de", "", "—", "torch 2.13", "v1.2"]
+)
+def test_what_is_no_number_stays(text: str) -> None:
+    assert words.numerals(text, "de") == text

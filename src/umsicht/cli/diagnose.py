@@ -10,7 +10,7 @@ from umsicht.cli.output import console, print_json, print_table
 from umsicht.cli.projects import find_run
 from umsicht.diagnose.model import Diagnosis, Event
 from umsicht.findings import UserError
-from umsicht.words import t
+from umsicht.words import numerals, t
 
 STYLE = {"healthy": "bold green", "uncertain": "bold yellow", "too-early": "bold yellow"}
 SHOWN_EVENTS = 8
@@ -135,7 +135,8 @@ def _show_events(events: tuple[Event, ...]) -> None:
         if event.explained_by:
             parts.append(t("diagnose.event.explained", by=t(f"diagnose.event.{event.explained_by}")))
         numbers = ", ".join(
-            f"{t(f'diagnose.number.{key}')} {value:.4g}" for key, value in list(event.numbers.items())[:4]
+            f"{t(f'diagnose.number.{key}')} {numerals(format(value, '.4g'))}"
+            for key, value in list(event.numbers.items())[:4]
         )
         out.print(Text("  ".join([*parts, numbers])))
     if len(events) > SHOWN_EVENTS:

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from umsicht.findings import Finding, render
 from umsicht.record.metrics import spell
-from umsicht.words import t
+from umsicht.words import numerals, t
 
 GRADE_STYLE = {"stop": "bold red", "warn": "yellow", "note": "cyan"}
 GRADE_MARK = {"stop": "✗", "warn": "!", "note": "·"}
@@ -41,7 +41,7 @@ NAME_WIDTH = 24
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
     """Print a plain table; columns whose cells are all numbers are set right."""
-    cells = [[str(cell) for cell in row] for row in rows]
+    cells = [[numerals(str(cell)) for cell in row] for row in rows]
     table = Table(title=title or None, box=None, pad_edge=False, header_style="bold", title_justify="left")
     for index, name in enumerate(columns):
         numeric = bool(cells) and all(_numeric(row[index]) for row in cells)

@@ -103,7 +103,21 @@ def localise(text: str, lang: str) -> str:
     return text.translate(_MARKS) if lang == "de" else text
 
 
-_PERCENT = re.compile(r"-?\d+(\.\d+)?%")
+_NUMBER = r"[-+−±]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[-+]?\d+)?"
+_NUMERALS = re.compile(
+    rf"[\[(]?{_NUMBER}(?:(?<=\d) ?[A-Za-zµ%]{{1,3}}\b|(?<=\d) ?%|[ –…/\[\]();:±]|, |(?<![\d.]){_NUMBER})*"
+)
+
+
+def numerals(text: str, lang: str | None = None) -> str:
+    """`text` in the notation of `lang` where it is nothing but numbers in C notation with units and brackets; else as it is.
+
+    `3.012 [2.980, 3.104]` becomes `3,012 [2,980; 3,104]`, `20.5%` becomes `20,5 %`; `torch 2.13.0` and `lr=0.02` stay.
+    """
+    if (lang or language()) != "de" or not _NUMERALS.fullmatch(text):
+        return text
+    parts = [localise(part, "de") for part in text.split(", ")]
+    return re.sub(r"(?<=\d)%", " %", "; ".join(parts))
 
 
 class _German(float):
@@ -116,6 +130,4 @@ class _German(float):
 def _german(value: object) -> object:
     if isinstance(value, float):
         return _German(value)
-    if isinstance(value, str) and _PERCENT.fullmatch(value):
-        return f"{localise(value[:-1], 'de')} %"
-    return value
+    return numerals(value, "de") if isinstance(value, str) else value
