@@ -1,9 +1,9 @@
 """Near-duplicates with the peers' own means, each in its own environment: Parquet in, keep-list out, one thread.
 
-    python peers_dedupe.py daft|rensa|datasketch corpus.parquet keep.txt
+    python peers_dedupe.py daft|rensa|datasketch|datatrove corpus.parquet keep.txt
 
 Prints one JSON line: CPU seconds of the work (imports and a warm-up left out) and documents kept. Word 5-grams of lower-cased text, 128 permutations,
-the bands that each library (or the same 14 × 9 cut) gives for a similarity of 0.7 to 0.8. None of the three verifies its pairs.
+the bands that each library (or the same 14 × 9 cut) gives for a similarity of 0.7 to 0.8. None of them verifies its pairs.
 """
 
 from __future__ import annotations
@@ -108,10 +108,44 @@ def daft(path: str) -> set[int]:
     return set(numbers[~dropped].tolist())
 
 
+def datatrove(path: str) -> set[int]:
+    """Its four stages one after the other: signatures, pairs of each bucket, clusters, what a cluster leaves over."""
+    import tempfile
+
+    from datatrove.data import Document
+    from datatrove.pipeline.dedup import MinhashDedupBuckets, MinhashDedupCluster, MinhashDedupSignature
+    from datatrove.pipeline.dedup.minhash import MinhashConfig
+    from datatrove.utils.word_tokenizers import WordTokenizer
+
+    class Words(WordTokenizer):
+        """The same words as for the others; its own English tokenizer would need a spaCy model's rules."""
+
+        def word_tokenize(self, text: str) -> list[str]:
+            return _WORD.findall(text)
+
+        def sent_tokenize(self, text: str) -> list[str]:
+            return [text]
+
+        def span_tokenize(self, text: str) -> list[tuple[int, int]]:
+            return [(0, len(text))]
+
+    config = MinhashConfig(n_grams=WORDS, num_buckets=BANDS, hashes_per_bucket=ROWS)
+    documents = [Document(text=text, id=str(number)) for number, text in enumerate(texts_of(path))]
+    with tempfile.TemporaryDirectory() as name:
+        signatures, pairs, removed = (f"{name}/{part}" for part in ("signatures", "pairs", "removed"))
+        MinhashDedupSignature(signatures, config, language=Words("en")).run(iter(documents), 0, 1)
+        for bucket in range(BANDS):
+            MinhashDedupBuckets(signatures, pairs, config=config).run(None, bucket, BANDS)
+        MinhashDedupCluster(pairs, removed, config).run(None, 0, 1)
+        found = Path(removed) / "000000.remove"
+        dropped = set(memoryview(found.read_bytes()).cast("I").tolist()) if found.is_file() else set()
+    return set(range(len(documents))) - dropped
+
+
 def main() -> None:
     """Warm up on nothing, work, report."""
     name, path, out = sys.argv[1:4]
-    peer = {"daft": daft, "rensa": rensa, "datasketch": datasketch}[name]
+    peer = {"daft": daft, "rensa": rensa, "datasketch": datasketch, "datatrove": datatrove}[name]
     small = sys.argv[4] if len(sys.argv) > 4 else ""
     if small:
         peer(small)
