@@ -268,13 +268,13 @@ def _turned(old: str, new: str) -> Plant:
     return plant
 
 
-_KEY = "rotate(self.k_norm(key), *rotation)"
+_KEY = "rotate(key, *rotation)"
 case(
     "U10",
     "NUMERIC",
     "model",
-    {"code": _turned(_KEY, "self.k_norm(key)")},
-    {"code": _turned(_KEY, "(self.k_norm(key) if self.layer == 1 else " + _KEY + ")")},
+    {"code": _turned(_KEY, "key")},
+    {"code": _turned(_KEY, "(key if self.layer == 1 else " + _KEY + ")")},
 )
 
 

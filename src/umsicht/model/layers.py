@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from . import fused
 from .cache import KVCache
 from .config import ModelConfig
 from .lora import linear
@@ -29,6 +30,8 @@ class RMSNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise `x [..., width]`."""
+        if fused.fuses(x, self.weight):
+            return fused.rms_norm(x, self.weight, self.eps)
         wide = x.float()
         wide = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.eps)
         normed = wide.to(x.dtype)
@@ -71,6 +74,8 @@ class Rotary(nn.Module):
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Turn each pair (i, i + head_dim / 2) of `x [batch, heads, seq, head_dim]`, in float32."""
+    if fused.fuses(x, cos, sin):
+        return fused.rotate(x, cos, sin)
     first, second = x.float().chunk(2, dim=-1)
     return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1).to(x.dtype)
 
@@ -115,7 +120,7 @@ class Attention(nn.Module):
         if self.value_gate is not None and value_embedding is not None:
             gate = 2 * torch.sigmoid(self.value_gate(x[..., : self.value_gate.in_features]))
             value = value.view(heads) + gate[..., None] * value_embedding.view(heads)
-        query, key = self._position(query.transpose(1, 2), key.transpose(1, 2), rotation)
+        query, key = self._position(query, key, rotation)
         value = value.view(heads).transpose(1, 2)
         is_causal = mask is None
         if cache is not None:
@@ -128,13 +133,16 @@ class Attention(nn.Module):
     def _position(
         self, query: Tensor, key: Tensor, rotation: tuple[Tensor, Tensor] | None
     ) -> tuple[Tensor, Tensor]:
+        """Queries and keys `[batch, seq, heads, head_dim]` → `[batch, heads, seq, head_dim]`, normalised and turned as the family does."""
+        if self.config.family == "qwen3" and self.config.normalises_queries:
+            query, key = self.q_norm(query), self.k_norm(key)
+        query, key = query.transpose(1, 2), key.transpose(1, 2)
         if rotation is None:
             return query, key
-        if not self.config.normalises_queries:
-            return rotate(query, *rotation), rotate(key, *rotation)
-        if self.config.family == "qwen3":
-            return rotate(self.q_norm(query), *rotation), rotate(self.k_norm(key), *rotation)
-        return self.q_norm(rotate(query, *rotation)), self.k_norm(rotate(key, *rotation))
+        query, key = rotate(query, *rotation), rotate(key, *rotation)
+        if self.config.family != "qwen3" and self.config.normalises_queries:
+            return self.q_norm(query), self.k_norm(key)
+        return query, key
 
     def _mix(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, is_causal: bool) -> Tensor:
         groups = self.config.n_heads // self.config.n_kv_heads
