@@ -42,3 +42,26 @@ def nothing(batch: Batch) -> Batch:
         row.document_ids,
         torch.zeros(0, dtype=row.rows.dtype),
     )
+
+
+def shorter(batch: Batch, seq_len: int) -> Batch:
+    """The same tokens in rows of `seq_len`: targets were shifted before, so no target is lost, only context."""
+    rows, length = batch.inputs.shape
+    if length % seq_len:
+        return batch
+    cut = (rows * (length // seq_len), seq_len)
+    return Batch(
+        batch.inputs.reshape(cut), batch.targets.reshape(cut), batch.document_ids.reshape(cut), batch.rows
+    )
+
+
+def joined(batches: list[Batch]) -> Batch:
+    """Micro-batches as one batch."""
+    if len(batches) == 1:
+        return batches[0]
+    return Batch(
+        torch.cat([b.inputs for b in batches]),
+        torch.cat([b.targets for b in batches]),
+        torch.cat([b.document_ids for b in batches]),
+        torch.cat([b.rows for b in batches]),
+    )

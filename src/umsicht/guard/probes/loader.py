@@ -6,7 +6,7 @@ from typing import Any
 
 from umsicht.guard.subject import Subject
 from umsicht.tokens.batch import Batch
-from umsicht.train.loop import joined
+from umsicht.train.shares import joined
 
 MOST_ROWS = 4000
 MOST_TOKENS = 4_000_000
