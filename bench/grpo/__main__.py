@@ -27,7 +27,9 @@ WAIVED = (Waiver("FINETUNE/base-poor", "a model for one task: it never read text
 SEEDS = (0,) if QUICK else (0, 1, 2)
 STEPS = 6 if QUICK else 24
 TAUGHT = 4_000
-"""Sums that the base is taught; the other 11,625 are for the reward."""
+"""Sums that the base is taught."""
+COMPARED = 4_000
+"""Further sums in the pairs that the judge learns from; the other 7,625 are for the reward."""
 WRONG = 0.4
 """Share of the taught sums with a wrong digit."""
 
@@ -54,9 +56,10 @@ def slip(rng: random.Random, total: int) -> int:
 
 
 def write(folder: Path) -> None:
-    """`taught.jsonl` (conversations, some wrong), `problems.jsonl`, `pairs.jsonl` (a right and a wrong sum of the taught ones)."""
+    """`taught.jsonl` (conversations, some wrong), `problems.jsonl`, `pairs.jsonl` (a right and a wrong sum, none of the problems)."""
     rng = random.Random(1)
-    taught, others = sums()[:TAUGHT], sums()[TAUGHT:]
+    paired, others = sums()[: TAUGHT + COMPARED], sums()[TAUGHT + COMPARED :]
+    taught = paired[:TAUGHT]
     told = [slip(rng, a + b) if rng.random() < WRONG else a + b for a, b in taught]
     rows: list[dict[str, Any]] = [
         {
@@ -71,8 +74,8 @@ def write(folder: Path) -> None:
     write_rows(
         folder / "problems.jsonl", [{"question": asked(a, b), "answer": f"{a + b:03}"} for a, b in others]
     )
-    wrong = [slip(rng, a + b) for a, b in taught]
-    pairs = zip(taught, wrong, strict=True)
+    wrong = [slip(rng, a + b) for a, b in paired]
+    pairs = zip(paired, wrong, strict=True)
     write_rows(
         folder / "pairs.jsonl",
         [{"prompt": asked(a, b), "chosen": f"{a + b:03}", "rejected": f"{w:03}"} for (a, b), w in pairs],
@@ -81,7 +84,7 @@ def write(folder: Path) -> None:
 
 def stage(base: Run, folder: Path, **settings: Any) -> StageResult:
     """One stage on the model of `base`."""
-    plain = {"patience": None, "validation_share": 0.03, **settings}
+    plain = {"patience": None, "validation_share": 0.05, **settings}
     return run_stage(StageSettings(**plain), base, root=folder, waivers=WAIVED)
 
 
@@ -149,7 +152,8 @@ def judged(bench: Bench, base: Run, folder: Path) -> None:
         data=["pairs.jsonl"],
         name="judge",
         method="reward",
-        epochs=1,
+        epochs=3,
+        rate=1e-3,
         batch_rows=32,
         validations=2,
     )
