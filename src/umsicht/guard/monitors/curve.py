@@ -26,9 +26,15 @@ class CurveMonitor(Hook):
         self.alarms = 0
         self.spiking_since: int | None = None
         self.norms: list[float] = []
+        self.size: int | None = None
 
     def after_backward(self, view: View) -> Skip | None:
         """One step."""
+        size = None if view.batch is None else int(view.batch.targets.numel())
+        if self.size is not None and size != self.size:
+            # A batch that grows as declared changes the loss's course and its noise: the trend before says nothing of what follows.
+            self.rule.trend.clear()
+        self.size = size
         alarm = self.rule.see(view.step, view.loss, view.lr)
         normal = sorted(self.norms)[len(self.norms) // 2] if self.norms else view.grad_norm
         if alarm is None:
@@ -88,9 +94,11 @@ class CurveMonitor(Hook):
             "alarms": self.alarms,
             "since": self.spiking_since,
             "norms": self.norms,
+            "size": self.size,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The inverse of `state_dict`."""
         self.rule.load_state_dict(state["rule"])
         self.alarms, self.spiking_since, self.norms = state["alarms"], state["since"], list(state["norms"])
+        self.size = state.get("size")

@@ -11,6 +11,7 @@ from umsicht.guard.probes.dtypes import dtypes
 from umsicht.guard.probes.evaluation import evaluation
 from umsicht.guard.probes.fed_rows import boundary_tokens, repeated_rows
 from umsicht.guard.probes.initial import initialisation
+from umsicht.guard.probes.integrity import checkpoint_integrity
 from umsicht.guard.probes.ledger import order
 from umsicht.guard.probes.mask import active_targets
 from umsicht.guard.probes.net import safety_net
@@ -21,7 +22,7 @@ from umsicht.guard.probes.prefix import causal_prefix
 from umsicht.guard.probes.rawtext import raw_text
 from umsicht.guard.probes.reach import reach
 from umsicht.guard.probes.relative import relative_positions
-from umsicht.guard.probes.resume import checkpoint_integrity, rehearsal
+from umsicht.guard.probes.resume import rehearsal
 from umsicht.guard.probes.row_contents import rows
 from umsicht.guard.probes.shift import shift
 from umsicht.guard.probes.slope import slope

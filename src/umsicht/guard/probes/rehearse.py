@@ -168,7 +168,7 @@ class Stage:
     def even(self, steps: int | None = None) -> TrainSettings:
         """As `short`, with every step like every other: rows of full length, and weights that are the optimizer's own and no mean."""
         optimizer = self.settings.optimizer.model_copy(update={"average_share": 0.0})
-        phases = self.settings.phases.model_copy(update={"short_sequences": None})
+        phases = self.settings.phases.model_copy(update={"short_sequences": None, "small_batches": None})
         return self.short(steps, optimizer=optimizer, phases=phases)
 
     def run(self, name: str) -> Run:

@@ -58,7 +58,7 @@ def stability(subject: Subject) -> Iterator[Finding]:
     settings = stage.short(
         steps,
         schedule=ScheduleSettings(shape="constant", warmup_share=0.0, warmup_steps=5),
-        phases=stage.settings.phases.model_copy(update={"short_sequences": None}),
+        phases=stage.settings.phases.model_copy(update={"short_sequences": None, "small_batches": None}),
     )
     recorder = LossRecorder()
     trainer = stage.trainer("stability", hooks=[recorder], source=Short(source, length), settings=settings)
