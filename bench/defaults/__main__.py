@@ -30,6 +30,8 @@ from umsicht.tokens import TokenData
 SEEDS = tuple(range(int(os.environ.get("DEFAULTS_SEEDS", "3"))))
 TOKENS = 16_000 if QUICK else 128_000
 SCORED_TOKENS = 40_000
+TRAINS = os.environ.get("DEFAULTS_TRAIN", "1") == "1"
+"""0 makes the page of what was trained before."""
 FOLDER = ROOT / "build" / "bench" / "defaults"
 T95_OF_TWO = {1: 12.706, **T95}
 
@@ -47,13 +49,13 @@ def text() -> Text:
     return Text(parts["train"], scored, int(int(data.val.document_bytes.sum()) * share))
 
 
-def made(kept: Kept, corpus: Text, variant: Variant, seed: int) -> dict[str, float]:
-    """One training, kept from an earlier start where there was one."""
+def made(kept: Kept, corpus: Text, variant: Variant, seed: int) -> dict[str, float] | None:
+    """One training, kept from an earlier start where there was one; None where it is left out."""
     here = Path(__file__).parent / "training.py"
     sizes = [WIDTH, LAYERS, VOCAB, LENGTH, ROWS, TOKENS, SCORED_TOKENS]
     key = content_id([variant.name, seed, sizes, code_id([here])])
     answer = kept.get(key)
-    if answer is None:
+    if answer is None and TRAINS:
         answer = train(variant, corpus, TOKENS, seed)
         kept.put(key, answer, {"variant": variant.name, "seed": seed})
         print(f"  {variant.name}, seed {seed}: {answer['bpb']:.4f}, {answer['cpu_s']:.1f} s", flush=True)
@@ -88,13 +90,15 @@ def main() -> None:
         variant.name: [made(kept, corpus, variant, seed) for seed in SEEDS]
         for variant in (VARIANTS[:2] if QUICK else VARIANTS)
     }
-    lines = [
-        row(page, variant, answers[variant.name], answers[variant.against])
-        for variant in VARIANTS[1 : len(answers)]
-    ]
+    whole = {name: [one for one in own if one is not None] for name, own in answers.items()}
+    done = [v for v in VARIANTS[1:] if len(whole.get(v.name, [])) == len(SEEDS)]
+    lines = [row(page, variant, whole[variant.name], whole[variant.against]) for variant in done]
+    left = [v.name for v in VARIANTS[1:] if v not in done]
     head = "| change | against | bits per byte by seed | difference | verdict | processor time × |\n|---|---|---|---|---|---|"
-    base = ", ".join(f"{answer['bpb']:.3f}" for answer in answers["default"])
+    base = ", ".join(f"{answer['bpb']:.3f}" for answer in whole["default"])
     page.section(f"## Runs\n\nDefault: {base} bits per byte.\n\n" + "\n".join([head, *lines]))
+    if left:
+        page.section(f"Not run: {', '.join(left)}.")
     notes = ROOT / "docs" / "measured" / "defaults-notes.md"
     if notes.is_file():
         page.section(notes.read_text())

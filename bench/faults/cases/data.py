@@ -211,8 +211,8 @@ def _no_rank(p: Any) -> None:
     rewrite(
         PackedSource,
         "micro_batches",
-        "split_rows(self.rows_per_batch, rank, world)",
-        "split_rows(self.rows_per_batch, 0, world)",
+        "split_rows(total, rank, world)",
+        "split_rows(total, 0, world)",
     )
 
 

@@ -23,6 +23,7 @@ from umsicht.words import t
 
 if TYPE_CHECKING:
     from umsicht.pipeline.walk import Walk
+    from umsicht.recipe.train import PhaseSettings
     from umsicht.train import Outcome
 
 EXIT = {"finished": 0, "early-stopped": 0, "stopped-by-guard": 3, "interrupted": 130}
@@ -246,8 +247,27 @@ def show_plan(walk: Walk, *, json: bool) -> int:
         )
     )
     print(schedule.draw())
+    for line in batch_stages(settings.phases, length):
+        print(line)
     print_json(settings.plain())
     return 0
+
+
+def batch_stages(phases: PhaseSettings, steps: int) -> list[str]:
+    """How the batch grows, a line a stage."""
+    from umsicht.train.budget import growth_of
+
+    growth = growth_of(phases, steps)
+    if growth is None:
+        return []
+    starts = growth.starts
+    parts = [growth.first >> number for number in range(len(starts))]
+    return [
+        t("train.batch_stage", step=start + 1, part=part)
+        if part > 1
+        else t("train.batch_whole", step=start + 1)
+        for start, part in zip(starts, parts, strict=True)
+    ]
 
 
 def unfinished(name: str) -> Run:

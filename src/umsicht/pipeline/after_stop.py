@@ -99,6 +99,14 @@ class Skipping:
         """Its parts."""
         yield from self.source.micro_batches(self.place(step), rows, rank, world)
 
+    def rows_at(self, step: int) -> int:
+        """Rows of the global batch of a step."""
+        return int(self.source.rows_at(self.place(step)))
+
+    def tokens_at(self, step: int) -> int:
+        """Tokens of it."""
+        return int(self.source.tokens_at(self.place(step)))
+
     def epoch(self, step: int) -> float:
         """Passes over the data before the step, what was skipped counted in."""
         return float(self.source.epoch(self.place(step)))

@@ -22,6 +22,7 @@ from umsicht.record import Run, atomic_json, content_id, short
 from umsicht.record.environment import code_version
 from umsicht.record.manifest import now
 from umsicht.train import Hook, Validation
+from umsicht.train.budget import planned_tokens
 from umsicht.words import t
 
 
@@ -120,11 +121,7 @@ def gate(material: Material) -> None:
 def is_rehearsal(material: Material) -> bool:
     """A run so short that the recipe lets it begin unchecked (`check.rehearsal_tokens`); without that word none is."""
     limit, steps = material.walk.recipe.check.rehearsal_tokens, material.planned_steps()
-    return (
-        limit is not None
-        and steps is not None
-        and steps * material.walk.recipe.train.global_batch_tokens <= limit
-    )
+    return limit is not None and steps is not None and planned_tokens(material.source(steps), steps) <= limit
 
 
 def passed_id(material: Material) -> str:

@@ -21,7 +21,7 @@ from umsicht.tokenizer import Tokenizer
 from umsicht.tokens import PackedSource, TokenData
 from umsicht.tokens.ready import ReadyMade, open_files
 from umsicht.train import Every, Hook, Outcome, Trainer
-from umsicht.train.budget import total_steps
+from umsicht.train.budget import growth_of, planned_tokens, total_steps
 from umsicht.train.changes import is_safe
 from umsicht.train.machine import choose_device, choose_micro_batch
 from umsicht.train.parallel import layout_of
@@ -112,6 +112,7 @@ class Material:
             packing=recipe.tokens.packing,
             mix=recipe.tokens.mix,
             total_steps=steps,
+            growth=growth_of(recipe.train.phases, steps),
             eos_id=self.data.eos_id,
         )
 
@@ -177,7 +178,7 @@ def open_run(material: Material, *, extra: Mapping[str, Any] | None = None) -> R
             "seed": recipe.seed,
             "model": {**material.config.to_dict(), "n_parameters": n_parameters(material)},
             "planned_steps": steps,
-            "planned_tokens": steps * recipe.train.global_batch_tokens if steps else None,
+            "planned_tokens": planned_tokens(material.source(steps), steps) if steps else None,
             "tokenizer_digest": material.tokenizer.digest,
             **(extra or {}),
         },

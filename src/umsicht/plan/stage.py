@@ -24,6 +24,7 @@ from umsicht.record.environment import hardware
 from umsicht.record.ids import content_id
 from umsicht.tokens import PackedSource, TokenData
 from umsicht.tokens.mix import MixShare, realised
+from umsicht.train.budget import growth_of
 from umsicht.train.checkpoints import SETTLED_STEPS
 from umsicht.words import t
 
@@ -83,7 +84,7 @@ def assemble(settings: PlanSettings, inputs: PlanInputs, data: TokenData, trial:
     """The plan as plain JSON, from a trial of the model itself and, where there is one, the family's measurement."""
     steps = inputs.steps or steps_of(inputs.train, trial, data.train.n_tokens)
     work = workload(inputs.train, trial, steps)
-    seen = steps * trial.tokens_per_step
+    seen = round(batches_of(inputs.train, steps) * trial.tokens_per_step)
     cost = model_cost(inputs.config)
     precision = "bfloat16" if inputs.train.precision == "bfloat16" else "float32"
     counted = predict(inputs.config, inputs.train, trial.micro_batch, precision=precision)
@@ -187,6 +188,7 @@ def shares_of(inputs: PlanInputs, data: TokenData, steps: int) -> dict[str, MixS
         packing=inputs.mix.packing,
         mix=mix,
         total_steps=steps,
+        growth=growth_of(inputs.train.phases, steps),
     )
     return realised(source, steps)
 
@@ -218,7 +220,15 @@ def steps_of(train: TrainSettings, trial: Trial, usable_tokens: int) -> int:
     if budget.minutes is not None:
         return max(1, int(budget.minutes * 60 / trial.step_s))
     tokens = budget.tokens if budget.tokens is not None else (budget.epochs or 0.0) * usable_tokens
-    return max(1, round(tokens / trial.tokens_per_step))
+    batches = tokens / trial.tokens_per_step
+    growth = growth_of(train.phases, 1)
+    return growth.steps_for(batches) if growth else max(1, round(batches))
+
+
+def batches_of(train: TrainSettings, steps: int) -> float:
+    """Whole batches that `steps` steps read: fewer than steps where the batch grows."""
+    growth = growth_of(train.phases, steps)
+    return growth.parts_before(steps) / growth.first if growth else steps
 
 
 def workload(train: TrainSettings, trial: Trial, steps: int) -> Workload:
@@ -227,7 +237,8 @@ def workload(train: TrainSettings, trial: Trial, steps: int) -> Workload:
     between = _steps_between_checkpoints(train, trial, steps)
     return Workload(
         steps=steps,
-        step_s=trial.step_s,
+        # A step on a part of a batch takes that part of the time, near enough.
+        step_s=trial.step_s * batches_of(train, steps) / steps,
         evaluations=math.ceil(steps / every) + 1,
         evaluation_s=trial.evaluation_s,
         checkpoints=math.ceil(steps / between),

@@ -171,12 +171,26 @@ class CheckpointSettings(Section):
 
 
 class PhaseSettings(Section):
-    """A first phase on shorter sequences: the same tokens in more rows, each step as large as the others."""
+    """First phases: on shorter sequences (the same tokens in more rows), and on smaller batches that grow."""
 
     short_sequences: int | None = Field(
         None, gt=0, description="Sequence length of the first phase; a divisor of model.seq_len."
     )
     short_share: float = Field(0.3, ge=0, le=1, description="Share of the steps trained on short sequences.")
+    small_batches: int | None = Field(
+        None,
+        ge=2,
+        description="The first steps read 1/n of global_batch_tokens, then twice that, and so on to the whole; a power of two.",
+    )
+    small_share: float = Field(
+        0.3, gt=0, le=1, description="Share of the steps over which the batch grows to its whole size."
+    )
+
+    @model_validator(mode="after")
+    def _doubles(self) -> Self:
+        if self.small_batches is not None and self.small_batches & (self.small_batches - 1):
+            raise ValueError("small_batches must be a power of two: 2, 4, 8, …")
+        return self
 
 
 class TrainSettings(Section):
@@ -193,7 +207,9 @@ class TrainSettings(Section):
     regularisation: RegularisationSettings = Field(
         RegularisationSettings(), description="Label smoothing and z-loss."
     )
-    phases: PhaseSettings = Field(PhaseSettings(), description="Short sequences at the start.")
+    phases: PhaseSettings = Field(
+        PhaseSettings(), description="Short sequences and small batches at the start."
+    )
     validation: ValidationSettings = Field(ValidationSettings(), description="Scores during training.")
     early_stopping: EarlyStoppingSettings | None = Field(
         None, description="Stop early; null trains to the end."

@@ -15,6 +15,7 @@ from umsicht.findings.errors import UserError
 from umsicht.recipe.tokens import MixSettings, Packing
 from umsicht.tokens.batch import IGNORE, Batch, split_rows
 from umsicht.tokens.data import Split
+from umsicht.tokens.growth import Growth
 from umsicht.tokens.layout import BestFit, Concatenated, Layout, concatenated_rows
 from umsicht.tokens.permutation import Permutation, derive_key
 from umsicht.tokens.schedule import GroupSchedule, Phase
@@ -54,8 +55,9 @@ class PackedSource:
         packing: Packing = "concatenate",
         mix: MixSettings | None = None,
         total_steps: int | None = None,
+        growth: Growth | None = None,
     ) -> None:
-        """`total_steps` is needed by curriculum phases only. Raises UserError where batch, data or mix do not fit together."""
+        """`total_steps` is needed by curriculum phases only; with `growth` the first steps read parts of a batch. Raises UserError where batch, data or mix do not fit together."""
         if batch_tokens % seq_len:
             raise UserError(
                 t("tokens.batch_not_rows", batch=batch_tokens, seq_len=seq_len),
@@ -65,6 +67,13 @@ class PackedSource:
         self.mix = mix or MixSettings()
         self.total_steps = total_steps
         self.rows_per_batch = batch_tokens // seq_len
+        self.growth = growth
+        if growth and self.rows_per_batch % growth.first:
+            raise UserError(
+                t("tokens.growth_uneven", rows=self.rows_per_batch, first=growth.first),
+                where="train.phases.small_batches",
+                fix=t("tokens.growth_uneven_fix"),
+            )
         self._layouts: OrderedDict[tuple[int, int], Layout] = OrderedDict()
         self._permutations: OrderedDict[tuple[int, int], Permutation] = OrderedDict()
         self.groups = self._make_groups()
@@ -74,6 +83,20 @@ class PackedSource:
     def tokens_per_batch(self) -> int:
         """Targets of a full global batch."""
         return self.rows_per_batch * self.seq_len
+
+    def rows_before(self, step: int) -> int:
+        """Rows that the steps before `step` have read."""
+        if self.growth is None:
+            return step * self.rows_per_batch
+        return self.growth.parts_before(step) * (self.rows_per_batch // self.growth.first)
+
+    def rows_at(self, step: int) -> int:
+        """Rows of the batch of `step`."""
+        return self.rows_before(step + 1) - self.rows_before(step)
+
+    def tokens_at(self, step: int) -> int:
+        """Targets of the batch of `step`, where all of them are active."""
+        return self.rows_at(step) * self.seq_len
 
     @property
     def total_rows(self) -> int:
@@ -87,11 +110,13 @@ class PackedSource:
 
     def epoch(self, step: int) -> float:
         """Rows read before `step`, in passes over the data."""
-        return step / self.steps_per_epoch
+        if self.growth is None:
+            return step / self.steps_per_epoch
+        return self.rows_before(step) / self.total_rows
 
     def epochs_by_group(self, step: int) -> dict[str, float]:
         """Passes over each group that are complete when `step` begins."""
-        counts = self.schedule.counts(step * self.rows_per_batch)
+        counts = self.schedule.counts(self.rows_before(step))
         return {group.name: count / group.n_rows for group, count in zip(self.groups, counts, strict=True)}
 
     def state(self) -> dict[str, Any]:
@@ -102,6 +127,8 @@ class PackedSource:
             "seed": self.seed,
             "packing": self.packing,
             "mix": self.mix.plain(),
+            # Only where there is one: checkpoints of earlier versions say nothing of it.
+            **({"growth": self.growth.state()} if self.growth else {}),
             "total_steps": self.total_steps if self.mix.phases else None,
             "documents": self.split.n_documents,
             "tokens": self.split.n_tokens,
@@ -120,12 +147,13 @@ class PackedSource:
 
         Raises UserError where the rows cannot be shared evenly: ranks with different numbers of micro-batches would wait for ever.
         """
-        if self.rows_per_batch % world:
+        total = self.rows_at(step)
+        if total % world:
             raise UserError(
-                t("tokens.world_uneven", rows=self.rows_per_batch, world=world),
+                t("tokens.world_uneven", rows=total, world=world),
                 fix=t("tokens.world_uneven_fix"),
             )
-        start, stop = split_rows(self.rows_per_batch, rank, world)
+        start, stop = split_rows(total, rank, world)
         groups, epochs, numbers = self._rows_of(step)
         for first in range(start, stop, rows):
             part = slice(first, min(first + rows, stop))
@@ -133,8 +161,8 @@ class PackedSource:
 
     def _rows_of(self, step: int) -> tuple[Int64s, Int64s, Int64s]:
         """Group, epoch and row within the epoch of each row of the batch of `step`."""
-        n = self.rows_per_batch
-        groups, ordinals = self.schedule.place(step * n, n)
+        n = self.rows_at(step)
+        groups, ordinals = self.schedule.place(self.rows_before(step), n)
         if len(self.groups) > 1:
             # The groups follow each other almost periodically; without this one rank could always get the same one.
             shuffled = Permutation(n, derive_key(self.seed, _WITHIN_BATCH, step)).all()
@@ -263,7 +291,7 @@ class PackedSource:
                 where="tokens.mix.phases",
                 fix=t("tokens.phases_need_steps_fix"),
             )
-        total_rows = self.total_steps * self.rows_per_batch
+        total_rows = self.rows_before(self.total_steps)
         starts = [0, *(round(phase.until * total_rows) for phase in self.mix.phases[:-1])]
         return [Phase(start, shares) for start, shares in zip(starts, declared, strict=True)]
 

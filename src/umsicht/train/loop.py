@@ -134,7 +134,7 @@ class Trainer(Stepping):
             sweep.samples_once(self.reduction, self.source, step - 1, self._micro_batches(step - 1))
 
     def _run(self, view: View, write: Any, copies: list[Any], stop: StopRequest) -> Reason:
-        pace = Pace(self.source.tokens_per_batch)
+        pace = Pace()
         position = self.carried.position
         self.model.train()
         while position.step < self.total_steps:
@@ -142,7 +142,7 @@ class Trainer(Stepping):
             view.step, view.row = position.step + 1, {}
             self._step(view)
             position.step, position.tokens = view.step, view.tokens
-            view.log({"train/tokens_per_s": pace.computed()})
+            view.log({"train/tokens_per_s": pace.computed(self.step_tokens)})
             pulse.at("hooks")
             stopped = self.agreement.reason(lambda: self.carried.hooks.after_step(view))
             position.seconds += pace.end()
@@ -194,7 +194,7 @@ class Trainer(Stepping):
         """The end of a step, one exchange: stops and signals of any rank count, the clock and the figures of rank 0 decide the rest."""
         mine = [float(stopped is not None), float(bool(signal)), float(exhausted), float(due), *self.spent]
         table = self.reduction.ranks.table(torch.tensor(mine, dtype=torch.float64))
-        self.stragglers.log(view, table[:, 4:], self.source.tokens_per_batch)
+        self.stragglers.log(view, table[:, 4:], self.step_tokens)
         if bool(table[:, 0].any()):
             raise self.agreement.shared(stopped)
         halted = bool(table[:, 1].any())

@@ -8,8 +8,7 @@ import time
 class Pace:
     """Steps of one segment. `rate` is tokens per second of computing, smoothed."""
 
-    def __init__(self, tokens_per_step: int) -> None:
-        self._tokens = tokens_per_step
+    def __init__(self) -> None:
         self._start = time.monotonic()
         self._steps = 0
         self.rate = 0.0
@@ -18,9 +17,9 @@ class Pace:
         """A step begins."""
         self._start = time.monotonic()
 
-    def computed(self) -> float:
-        """The step's computing is over; its tokens per second."""
-        rate = self._tokens / max(1e-9, time.monotonic() - self._start)
+    def computed(self, tokens: int) -> float:
+        """The step's computing is over, `tokens` were read; its tokens per second."""
+        rate = tokens / max(1e-9, time.monotonic() - self._start)
         self.rate = rate if self._steps == 0 else 0.9 * self.rate + 0.1 * rate
         return rate
 

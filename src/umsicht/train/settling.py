@@ -13,7 +13,7 @@ from umsicht.recipe.train import TrainSettings
 from umsicht.record import Progress, Run
 from umsicht.tokens.batch import BatchSource
 from umsicht.train import compiling
-from umsicht.train.budget import total_steps
+from umsicht.train.budget import planned_tokens, total_steps
 from umsicht.train.fitting import fitted
 from umsicht.train.machine import (
     PRODUCT_TYPES,
@@ -102,7 +102,7 @@ def _length(
     if recorded:
         return int(recorded)
     steps = int(reduction.ranks.first(total_steps(settings.budget, source, step_seconds)))
-    run.update_manifest(planned_steps=steps, planned_tokens=steps * source.tokens_per_batch)
+    run.update_manifest(planned_steps=steps, planned_tokens=planned_tokens(source, steps))
     return steps
 
 

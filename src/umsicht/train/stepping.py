@@ -18,6 +18,7 @@ from umsicht.train import compiling, randomness, settling
 from umsicht.train.agreement import Agreement
 from umsicht.train.ahead import Ahead
 from umsicht.train.average import averaged_from
+from umsicht.train.budget import rows_at, tokens_at
 from umsicht.train.changes import check_unchanged
 from umsicht.train.clock import communicated_s
 from umsicht.train.early import BestValues, EarlyStopping
@@ -58,14 +59,17 @@ class Stepping:
         self.seed = seed
         self.progress = progress if reduction.is_writer else QUIET
         check_unchanged(run, settings, seed)
-        self.rows = source.batch(0).inputs.shape[0]
+        # The last batch of all is a whole one, also where batches grow.
+        self.whole_step = growth.total_steps if (growth := getattr(source, "growth", None)) else 0
+        whole = source.batch(self.whole_step).inputs
+        self.rows = whole.shape[0]
         self.machine = settling.machine_of(
             run,
             settings,
             reduction,
             model,
             rows=self.rows,
-            seq_len=source.batch(0).inputs.shape[1],
+            seq_len=whole.shape[1],
             progress=self.progress,
         )
         self.device = torch.device(self.machine.device)
@@ -82,6 +86,7 @@ class Stepping:
             early=EarlyStopping(settings.early_stopping) if settings.early_stopping else None,
         )
         self.spent = (0.0, 0.0, 0.0)
+        self.step_tokens = source.tokens_per_batch
         self.stop_signal = ""
         self.steps_here = 0
         self.agreement = Agreement(reduction.ranks)
@@ -163,7 +168,7 @@ class Stepping:
         return sorted(times[1:])[len(times[1:]) // 2]
 
     def _timed_gradient(self) -> None:
-        self._gradient(0)
+        self._gradient(self.whole_step)
 
     def _micro_batches(self, step: int) -> list[Batch]:
         """This rank's micro-batches of update `step` (0-based); in the first phase the same tokens in shorter rows."""
@@ -171,7 +176,7 @@ class Stepping:
             self.source,
             step,
             self.machine.micro_batch,
-            total=self.rows,
+            total=rows_at(self.source, step) or self.rows,
             rank=self.reduction.rank,
             world=self.reduction.world,
         )
@@ -205,12 +210,13 @@ class Stepping:
         index = view.step - 1
         hooks, optimizer = self.carried.hooks, self.carried.optimizer
         pulse.begin(view.step)
-        hooks.begin_step(view.step, view.tokens, view.tokens + self.source.tokens_per_batch)
+        self.step_tokens = tokens_at(self.source, index)
+        hooks.begin_step(view.step, view.tokens, view.tokens + self.step_tokens)
         early = self.agreement.reason(lambda: hooks.before_step(view))
         start, exchanged = time.perf_counter(), communicated_s()
         view.loss, view.active_targets, batches, waited = self._gradient(index)
         view.batch = joined(batches)
-        view.tokens += self.source.tokens_per_batch
+        view.tokens += self.step_tokens
         view.epoch = self.source.epoch(view.step)
         norm = self.reduction.gradient_norm(optimizer.parameters)
         view.grad_norm = float(norm)
