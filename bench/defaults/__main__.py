@@ -99,9 +99,7 @@ def main() -> None:
     page.section(f"## Runs\n\nDefault: {base} bits per byte.\n\n" + "\n".join([head, *lines]))
     if left:
         page.section(f"Not run: {', '.join(left)}.")
-    notes = ROOT / "docs" / "measured" / "defaults-notes.md"
-    if notes.is_file():
-        page.section(notes.read_text())
+    page.section((Path(__file__).parent / "notes.md").read_text().strip())
     page.finish()
 
 
