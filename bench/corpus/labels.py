@@ -115,6 +115,21 @@ def run_classifiers(bench: Bench) -> None:
     bench.figure(
         "preset spam on sms-spam, precision", seen.precision, note=f"recall {seen.recall:.3f}; reported only"
     )
+    toxic_preset = preset("toxic")
+    surge = [
+        (row["text"], row["label"] == "Toxic")
+        for row in gzip_rows(folder / "toxicity-surge" / "toxicity_en.jsonl.gz")
+    ]
+    for name, rows in (("toxicity-surge", surge), ("toxic-spans", toxic)):
+        truth = np.array([label for _, label in rows], bool)
+        seen = measure(
+            toxic_preset.scores(spans_from([text for text, _ in rows])), truth, toxic_preset.threshold
+        )
+        bench.figure(
+            f"preset toxic on {name}, precision",
+            seen.precision,
+            note=f"recall {seen.recall:.3f}; {truth.mean():.0%} of the comments have the label; reported only",
+        )
 
 
 def _f1(rows: list[tuple[str, bool]], unit: Unit = "text") -> float:

@@ -107,6 +107,27 @@ def test_advertising_is_recognised(text: str) -> None:
     assert known.scores(spans_from([text]))[0] >= known.threshold
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "You are so wrong about this, and I hate your idea. Nobody wants it, honestly!",
+        "Der Angreifer tötete zwei Menschen; das Gericht verurteilte ihn wegen Mordes.",
+        "El paciente murió de cáncer; el tumor de la mama había crecido.",
+        "Tu as tort, et ton film est affreux. Personne ne veut le voir !",
+    ],
+)
+def test_disagreement_illness_and_crime_are_not_toxic(text: str) -> None:
+    known = preset("toxic")
+    assert known.scores(spans_from([text]))[0] < known.threshold
+
+
+def test_a_toxic_text_is_found_by_its_words() -> None:
+    """Precision and recall on sentences that training never saw; the words themselves do not stand in this repository."""
+    rows = preset("toxic").measured
+    assert set(rows) == {"en", "de", "es", "fr"}
+    assert all(row["precision"] >= 0.9 and row["recall"] >= 0.4 for row in rows.values())
+
+
 def test_training_is_repeatable_and_finds_what_it_learned() -> None:
     rng = random.Random(0)
     good = [" ".join(rng.choice(["stone", "river", "hill", "tree"]) for _ in range(20)) for _ in range(300)]
@@ -169,7 +190,7 @@ def test_an_imprecise_classifier_may_not_drop(tmp_path: Path) -> None:
 
 
 def test_a_preset_that_failed_on_real_text_may_not_drop() -> None:
-    assert not preset("spam").may_drop and preset("boilerplate").may_drop
+    assert not preset("spam").may_drop and not preset("toxic").may_drop and preset("boilerplate").may_drop
     with pytest.raises(UserError, match="spam"):
         check_filters(FilterSettings.model_validate({"classifiers": {"spam": {"action": "drop"}}}))
     check_filters(

@@ -317,3 +317,58 @@ def test_ranges_of_a_file_share_its_lines(tmp_path: Path) -> None:
         start = path.read_bytes().find(b"\n", cut - 1) + 1
         first = rows_of(path, lines, stop=cut)  # type: ignore[arg-type]
         assert first + rows_of(path, lines, start=start) == whole  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("content", "texts"),
+    [
+        (b'[{"text": "one"}, {"text": "two"}, "three", {"text": 4}]', ["one", "two", "three", None]),
+        (b'{"data": [{"text": "one"}, {"text": "two"}], "version": 1}', ["one", "two"]),
+        (b'\xef\xbb\xbf{\n  "text": "alone",\n  "data": []\n}\n', ["alone"]),
+        (b'{"text": "one"}\n{"text": "two"}\n', ["one", "two"]),
+        (b'{"text": "cut', [None]),
+        (b"", [None]),
+    ],
+)
+def test_json_files_of_every_shape_are_read(tmp_path: Path, content: bytes, texts: list[str | None]) -> None:
+    path = tmp_path / "a.json"
+    path.write_bytes(content)
+    found = read(path)
+    assert [item.text if isinstance(item, Raw) else None for item in found] == texts
+
+
+@pytest.mark.parametrize(
+    ("column", "field"),
+    [
+        (pa.array(["a", "b", None]).dictionary_encode(), "text"),
+        (pa.array(["a", "b", None]).cast(pa.string_view()), "text"),
+        (pa.array([b"a", b"b", None], pa.large_binary()), "text"),
+        (pa.array([{"text": "a"}, {"text": "b"}, {"text": None}]), "meta.text"),
+    ],
+)
+def test_texts_of_a_table_are_read_whatever_type_they_are_stored_as(
+    tmp_path: Path, column: pa.Array, field: str
+) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({field.partition(".")[0]: column}), path)
+    unit = Unit(
+        SourceInfo("s", "text"), "parquet", (str(path),), ("a",), path.stat().st_size, text_field=field
+    )
+    found = list(read_unit(unit, 8_000_000))
+    assert [item.text if isinstance(item, Raw) else None for item in found] in (
+        ["a", "b", None],
+        [b"a", b"b", None],
+    )
+
+
+@pytest.mark.parametrize(
+    ("column", "field"), [([[1]], "text"), ([{"other": "a"}], "text.text"), ([1], "text")]
+)
+def test_a_column_that_holds_no_text_is_listed(tmp_path: Path, column: list[Any], field: str) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"text": column}), path)
+    unit = Unit(
+        SourceInfo("s", "text"), "parquet", (str(path),), ("a",), path.stat().st_size, text_field=field
+    )
+    (found,) = read_unit(unit, 8_000_000)
+    assert isinstance(found, Broken) and found.reason == "no-text"

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from umsicht.corpus.document import DROPPED_SCHEMA
 from umsicht.corpus.index import Rows, hex_id, open_rows, text_hash
@@ -87,25 +88,17 @@ class Carry:
     def current(self, mask: npt.NDArray[np.bool_]) -> pa.Table:
         """The chosen documents with their texts, ids and sizes as they are now."""
         chosen = np.flatnonzero(mask)
-        table = self.table.take(pa.array(chosen))
+        others = self.table.drop_columns(["text"]).take(pa.array(chosen))
         changed = [(place, self.texts[row]) for place, row in enumerate(chosen.tolist()) if row in self.texts]
-        if not changed:
-            return table
-        where = np.arange(len(chosen))
-        where[[place for place, _ in changed]] = len(chosen) + np.arange(len(changed))
-        texts = [text for _, text in changed]
-        values = [text_hash(text) for text in texts]
-        new = {
-            "text": [text.decode() for text in texts],
-            "id": [hex_id(value >> 64, value & 0xFFFFFFFFFFFFFFFF) for value in values],
-            "bytes": [len(text) for text in texts],
-        }
-        for name, column in new.items():
-            at = table.schema.get_field_index(name)
-            kind = table.schema.field(name)
-            both = pa.chunked_array([*table.column(name).chunks, pa.array(column, kind.type)])
-            table = table.set_column(at, kind, both.take(pa.array(where)))
-        return table
+        places, texts = [place for place, _ in changed], [text for _, text in changed]
+        if changed:
+            values = [text_hash(text) for text in texts]
+            names = [hex_id(value >> 64, value & 0xFFFFFFFFFFFFFFFF) for value in values]
+            for name, column in (("id", names), ("bytes", [len(text) for text in texts])):
+                others = _with(others, name, np.array(places), column)
+        spans = self.spans.take(chosen).replaced(places, [text.decode() for text in texts])
+        columns = {name: others.column(name) for name in others.schema.names} | {"text": spans.column()}
+        return pa.table([columns[name] for name in self.table.schema.names], self.table.schema)
 
     def sizes(self) -> npt.NDArray[np.int64]:
         """UTF-8 bytes of every document as it is now."""
@@ -149,6 +142,16 @@ class Carry:
         return pa.concat_tables(
             [whole.select(schema.names).cast(schema), pa.Table.from_pylist(pieces, schema)]
         )
+
+
+def _with(table: pa.Table, name: str, places: npt.NDArray[np.int64], values: list[Any]) -> pa.Table:
+    """The table with other values at some places of a column."""
+    mask = np.zeros(table.num_rows, bool)
+    mask[places] = True
+    kind = table.schema.field(name)
+    column = table.column(name).combine_chunks()
+    new = pc.replace_with_mask(column, pa.array(mask), pa.array(values, kind.type))
+    return table.set_column(table.schema.get_field_index(name), kind, new)
 
 
 def without(text: bytes, spots: Iterable[tuple[int, int]]) -> bytes:

@@ -29,6 +29,11 @@ class Engine(Protocol):
         """Yield `(i, function(tasks[i]))` as they get ready. The first failure is raised; the rest is given up."""
 
 
+def share_of(memory_bytes: int, workers: int) -> int:
+    """What one of several tasks at work may hold of the memory for data: a quarter of its worker's, for what it reads is mapped beside it."""
+    return max(memory_bytes // (4 * max(workers, 1)), 1)
+
+
 class Serial:
     """Everything in this process, in order: for small inputs and for debugging."""
 

@@ -21,19 +21,19 @@ LONGEST_LINE = 300
 def clusters(drops: npt.NDArray[Any], names: Names) -> list[dict[str, Any]]:
     """The largest clusters: the kept document and how many went for it."""
     kept, counts = np.unique(drops["earlier"], return_counts=True)
-    found = []
-    for place in np.lexsort((kept, -counts))[:CLUSTERS]:
-        mine = drops[drops["earlier"] == kept[place]][:MEMBERS]
-        first, *members = names.ids_of(np.concatenate([kept[place : place + 1], mine["later"]]))
-        found.append(
-            {
-                "kept": first,
-                "dropped": int(counts[place]),
-                "members": members,
-                "scores": [round(float(score), 3) for score in mine["score"]],
-            }
-        )
-    return found
+    places = np.lexsort((kept, -counts))[:CLUSTERS]
+    members = [drops[drops["earlier"] == kept[place]][:MEMBERS] for place in places]
+    numbers = np.concatenate([kept[places], *(mine["later"] for mine in members)])
+    names_of = dict(zip(numbers.tolist(), names.ids_of(numbers), strict=True))
+    return [
+        {
+            "kept": names_of[int(kept[place])],
+            "dropped": int(counts[place]),
+            "members": [names_of[number] for number in mine["later"].tolist()],
+            "scores": [round(float(score), 3) for score in mine["score"]],
+        }
+        for place, mine in zip(places, members, strict=True)
+    ]
 
 
 def top_lines(

@@ -15,7 +15,7 @@ from umsicht.corpus import examples
 from umsicht.corpus import lines as line_stage
 from umsicht.corpus.carry import Names
 from umsicht.corpus.document import DROPPED_SCHEMA, SCHEMA, write_table
-from umsicht.corpus.engine import Engine
+from umsicht.corpus.engine import Engine, share_of
 from umsicht.corpus.exact import exact_tasks, find_exact
 from umsicht.corpus.finish import FinishTask, finish
 from umsicht.corpus.independence import (
@@ -143,7 +143,7 @@ class Flow:
         return tuple(self.source_names.index(name) for name in part["sources"])
 
     def _exact(self) -> list[str]:
-        memory = self.settings.engine.memory_bytes // 4
+        memory = share_of(self.settings.engine.memory_bytes, self.engine.workers)
         tasks = exact_tasks(self.indexes, sum(self.counts), memory, self.work.stage("exact"))
         found = self.work.run(self.engine, "exact", find_exact, tasks, self.progress, t("corpus.stage.exact"))
         return [result["file"] for result in found]
@@ -264,7 +264,7 @@ class Flow:
             [result["file"] for result in counted],
             sum(result["lines"] for result in counted),
             needed,
-            self.settings.engine.memory_bytes // 2,
+            share_of(self.settings.engine.memory_bytes, self.engine.workers),
             folder,
         )
         merged = self.work.run(

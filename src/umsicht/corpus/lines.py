@@ -90,7 +90,7 @@ def count_lines(task: LinesTask) -> dict[str, Any]:
 
 
 def _by_line(
-    hashes: npt.NDArray[np.uint64], source: npt.NDArray[np.uint64], text: npt.NDArray[np.uint32]
+    hashes: npt.NDArray[np.uint64], source: npt.NDArray[Any], text: npt.NDArray[np.uint32]
 ) -> npt.NDArray[np.int64]:
     """An order by line, source, text. Lines come text by text, so that a stable order by line alone will do for one source."""
     if len(different(source)) > 1:
@@ -153,8 +153,7 @@ def merge_lines(task: MergeTask) -> dict[str, Any]:
         high = np.searchsorted(table["hash"], np.uint64(task.last), "right")
         found.append(table[low:high])
     table = np.concatenate(found) if found else np.empty(0, COUNT)
-    order = np.lexsort((table["source"], table["hash"]))
-    table = table[order]
+    table = table[_by_line(table["hash"], table["source"], table["source"])]
     new = np.ones(len(table), bool)
     new[1:] = (table["hash"][1:] != table["hash"][:-1]) | (table["source"][1:] != table["source"][:-1])
     starts = np.flatnonzero(new)

@@ -28,6 +28,7 @@ from umsicht.corpus.kernels.spans import (
     runs_in,
     spans_from,
     whole_hashes,
+    words_of,
 )
 
 RUN = 13
@@ -185,8 +186,10 @@ def runs_of(
 ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
     """Different run hashes of every text, sorted by hash, their owners, and the words of every text."""
     clean = [text.encode("utf-8", "replace").decode("utf-8", "replace") for text in texts]
-    speaks = np.array([_speaks(text) for text in clean], bool)
-    hashes, offsets, lengths = run_sets(spans_from(clean), RUN, SHORT[0], speaks)
+    spans = spans_from(clean)
+    few = np.diff(words_of(spans).offsets) < RUN
+    speaks = np.array([not short or _speaks(text) for text, short in zip(clean, few, strict=True)], bool)
+    hashes, offsets, lengths = run_sets(spans, RUN, SHORT[0], speaks)
     owners = np.repeat(np.arange(len(texts), dtype=np.uint32), np.diff(offsets))
     order = np.argsort(hashes, kind="stable")
     return hashes[order], owners[order], lengths

@@ -14,11 +14,11 @@ from umsicht.corpus.kernels.words import BYTES
 
 DIMENSION = 16
 """Of the vectors; a constant, so that sums of vectors are a few instructions."""
+WIDE = np.uint64(DIMENSION)
 LONGEST_WORD = 1_000
-KNOWN_WORDS = 1 << 14
-"""Words whose sums are remembered, from one batch of texts to the next: in running text most words come back soon. A power of two."""
 INTS = readable("int32")
 FLOATS = readable("float32")
+MARKS = readable("uint64")
 
 
 @inline
@@ -26,20 +26,6 @@ def _step(value: Any, b: Any) -> Any:
     """FNV-1a on signed bytes, as fastText has it."""
     wide = np.uint32(b) | (np.uint32(0xFFFFFF00) if b >= 128 else np.uint32(0))
     return np.uint32((value ^ wide) * np.uint32(16777619))
-
-
-@kernel(int64(readable("uint64"), readable("uint64"), int64))
-def find_row(mask: Any, table: Any, key: Any) -> int:
-    """Look a key up; -1 where it is not. `mask` is one bit a key, `table` holds `key << 32 | row` and -1 (all bits) for an empty place."""
-    wanted = np.uint64(key)
-    if (mask[wanted >> np.uint64(6)] >> (wanted & np.uint64(63))) & np.uint64(1) == np.uint64(0):
-        return -1
-    last = np.uint64(len(table) - 1)
-    at = (wanted * np.uint64(2654435761)) & last
-    while table[at] >> np.uint64(32) != wanted:
-        at = (at + np.uint64(1)) & last
-    row: Any = np.int64(table[at] & np.uint64(0xFFFFFFFF))
-    return row  # type: ignore[no-any-return]  # an int64 once compiled
 
 
 @kernel(uint64(BYTES, int64, int64))
@@ -64,130 +50,163 @@ def find_word(keys: Any, rows: Any, value: Any) -> int:
 
 
 @inline
-def _remainder(value: Any, divisor: Any, inverse: Any) -> Any:
-    """`value % divisor` by a product with `1 / divisor`, which is off by one at most; a division takes several times as long."""
-    left = np.int64(value) - np.int64(np.float64(value) * inverse) * divisor
-    if left < 0:
-        left += divisor
-    elif left >= divisor:
-        left -= divisor
-    return left
+def _ones(value: Any) -> Any:
+    """How many bits are set (Warren 2012, "Hacker's Delight", figure 5-2)."""
+    value -= (value >> np.uint64(1)) & np.uint64(0x5555555555555555)
+    value = (value & np.uint64(0x3333333333333333)) + (
+        (value >> np.uint64(2)) & np.uint64(0x3333333333333333)
+    )
+    value = (value + (value >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return (value * np.uint64(0x0101010101010101)) >> np.uint64(56)
 
 
-@kernel(int64(BYTES, int64, INTS, readable("uint64"), readable("uint64"), FLOATS, writable("float32")))
-def _add_ngrams(word: Any, size: int, sizes: Any, mask: Any, table: Any, vectors: Any, hidden: Any) -> int:
-    """Add the vectors of the n-grams of `<word>`; `sizes` are least n, greatest n, buckets, and the row of the end of a line. Returns how many."""
-    found = 0
-    buckets = np.int64(sizes[2])
-    inverse = 1.0 / np.float64(buckets)
-    for i in range(size):
+@kernel(int64(BYTES, int64, INTS, writable("uint32"), int64))
+def _hash_ngrams(word: Any, size: int, sizes: Any, out: Any, n_out: int) -> int:
+    """Hashes of the n-grams of `<word>`, from place `n_out` of `out` on; `sizes` are least and greatest n. Returns how many there are then."""
+    least, greatest = sizes[0], sizes[1]
+    place, stop, one = np.uint64(n_out), np.uint64(size), np.uint64(1)
+    for i in range(stop):
         if word[i] & 0xC0 == 0x80:
             continue
         value = np.uint32(2166136261)
         j: Any = i
         n = 1
-        while j < size and n <= sizes[1]:
+        while j < stop and n <= greatest:
             value = _step(value, word[j])
-            j += 1
-            while j < size and word[j] & 0xC0 == 0x80:
+            j += one
+            while j < stop and word[j] & 0xC0 == 0x80:
                 value = _step(value, word[j])
-                j += 1
-            if n >= sizes[0] and not (n == 1 and (i == 0 or j == size)):
-                row = find_row(mask, table, _remainder(value, buckets, inverse))
-                if row >= 0:
-                    found += 1
-                    first = row * DIMENSION
-                    for k in range(DIMENSION):
-                        hidden[k] += vectors[first + k]
+                j += one
+            out[place] = value
+            place += np.uint64(n >= least and not (n == 1 and (i == np.uint64(0) or j == stop)))
             n += 1
-    return found
+    count: Any = np.int64(place)
+    return count  # type: ignore[no-any-return]  # an int64 once compiled
+
+
+@kernel(int64(readable("uint32"), int64, int64, MARKS, INTS, writable("int32")))
+def _rows_of(hashes: Any, count: int, buckets: int, marks: Any, ranks: Any, out: Any) -> int:
+    """Rows of those n-grams that have a vector, without a branch. Returns how many.
+
+    `marks` is one bit a bucket, `ranks` the number of bits before each 64 of them. The remainder is a product with 2^52 / buckets, which is at most one
+    multiple short.
+    """
+    divisor = np.uint64(buckets)
+    inverse = np.uint64(1 << 52) // divisor
+    found = np.uint64(0)
+    for i in range(np.uint64(count)):
+        value = np.uint64(hashes[i])
+        left = value - ((value * inverse) >> np.uint64(52)) * divisor
+        left -= divisor * np.uint64(left >= divisor)
+        place = left >> np.uint64(6)
+        bit = left & np.uint64(63)
+        mark = marks[place]
+        out[found] = ranks[place] + np.int64(_ones(mark & ((np.uint64(1) << bit) - np.uint64(1))))
+        found += (mark >> bit) & np.uint64(1)
+    kept: Any = np.int64(found)
+    return kept  # type: ignore[no-any-return]
+
+
+@inline
+def _add(vectors: Any, first: Any, hidden: Any) -> None:
+    """Add one vector. Places are unsigned: signed ones cost a sign test at every access."""
+    for k in range(WIDE):
+        hidden[k] += vectors[first + k]
 
 
 @kernel(
     void(
         BYTES,
         EDGES,
+        EDGES,
         INTS,
-        readable("uint64"),
-        readable("uint64"),
+        MARKS,
+        INTS,
         readable("uint64"),
         INTS,
         FLOATS,
         FLOATS,
-        writable("uint64"),
-        writable("int64"),
-        writable("float32", 2),
         writable("float32", 2),
     )
 )
 def score_nodes(
     buffer: Any,
-    offsets: Any,
+    starts: Any,
+    ends: Any,
     sizes: Any,
-    ngram_mask: Any,
-    ngram_table: Any,
+    marks: Any,
+    ranks: Any,
     word_keys: Any,
     word_rows: Any,
     vectors: Any,
     output: Any,
-    known: Any,
-    counts: Any,
-    sums: Any,
     out: Any,
 ) -> None:
-    """Log-odds `out [texts, labels - 1]` of every inner node of the tree. Texts are words with single spaces, one after the other in `buffer`,
-    cut by `offsets`.
+    """Log-odds `out [texts, labels - 1]` of every inner node of the tree. Texts are words with single spaces.
 
-    `vectors` are rows one after the other; `output [DIMENSION * nodes]` are the vectors of the nodes, the first number of all nodes first.
-    The vector of the end of a line is the last row but is only there where `sizes[3]` says so. `known`, `counts` and `sums` remember words.
+    `vectors` are rows one after the other, of words first, then of n-grams in the order of their buckets; `output [DIMENSION * nodes]` are the vectors of
+    the nodes, the first number of all nodes first. `sizes` are least n, greatest n, buckets, and the row of the end of a line (-1: none). All n-grams of
+    a text are hashed first and looked up afterwards, so that no look-up waits for another.
     """
     nodes = out.shape[1]
     hidden = np.zeros(DIMENSION, np.float32)
     word = np.empty(LONGEST_WORD + 2, np.uint8)
-    last = np.uint64(len(known) - 1)
+    longest: Any = 0
+    for text in range(len(starts)):
+        longest = max(longest, ends[text] - starts[text])
+    room = (3 * longest + 4) * sizes[1] + 16
+    hashes, rows = np.empty(room, np.uint32), np.empty(room, np.int32)
     for text in range(len(out)):
         hidden[:] = 0
         found: Any = 0
-        start = offsets[text]
-        end = offsets[text + 1]
-        at = start
+        count: Any = 0
+        end = ends[text]
+        at = starts[text]
         while at < end:
             stop = at
             while stop < end and buffer[stop] != 32:
                 stop += 1
-            value = hash_of(buffer, at, stop)
-            place = np.int64((value ^ (value >> np.uint64(29))) & last)
-            mine = sums[place]
-            if known[place] != value:
-                known[place] = value
-                mine[:] = 0
-                size = min(stop - at, LONGEST_WORD)
-                word[0] = 60
-                for k in range(size):
-                    word[k + 1] = buffer[at + k]
-                word[size + 1] = 62
-                row = find_word(word_keys, word_rows, value)
-                if row >= 0:
-                    for k in range(DIMENSION):
-                        mine[k] += vectors[row * DIMENSION + k]
-                counts[place] = (row >= 0) + _add_ngrams(
-                    word, size + 2, sizes, ngram_mask, ngram_table, vectors, mine
-                )
-            found += counts[place]
-            for k in range(DIMENSION):
-                hidden[k] += mine[k]
+            row = find_word(word_keys, word_rows, hash_of(buffer, at, stop))
+            if row >= 0:
+                found += 1
+                _add(vectors, np.uint64(row) * WIDE, hidden)
+            size = min(stop - at, LONGEST_WORD)
+            word[0] = 60
+            for k in range(size):
+                word[k + 1] = buffer[at + k]
+            word[size + 1] = 62
+            count = _hash_ngrams(word, size + 2, sizes, hashes, count)
             at = stop + 1
+        count = _rows_of(hashes, count, sizes[2], marks, ranks, rows)
+        for i in range(np.uint64(count)):
+            _add(vectors, np.uint64(rows[i]) * WIDE, hidden)
+        found += count
         if sizes[3] >= 0:
             found += 1
-            for k in range(DIMENSION):
-                hidden[k] += vectors[sizes[3] * DIMENSION + k]
+            _add(vectors, np.uint64(sizes[3]) * WIDE, hidden)
         mine = out[text]
         mine[:] = 0
         for k in range(DIMENSION):
             share = hidden[k] / np.float32(max(found, 1))
-            first = k * nodes
-            for node in range(nodes):
+            first = np.uint64(k * nodes)
+            for node in range(np.uint64(nodes)):
                 mine[node] += output[first + node] * share
+
+
+@kernel(void(BYTES, EDGES, EDGES, readable("uint64"), INTS, writable("int32", 2)))
+def count_words(buffer: Any, starts: Any, ends: Any, keys: Any, values: Any, out: Any) -> None:
+    """How many words of every text are listed, by what the list says of them: `out [texts, different values]`."""
+    for text in range(len(out)):
+        end = ends[text]
+        at = starts[text]
+        while at < end:
+            stop = at
+            while stop < end and buffer[stop] != 32:
+                stop += 1
+            value = find_word(keys, values, hash_of(buffer, at, stop))
+            if value >= 0:
+                out[text, value] += 1
+            at = stop + 1
 
 
 @kernel(void(readable("float32", 2), INTS, writable("float32", 2)))

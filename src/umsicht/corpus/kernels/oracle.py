@@ -70,15 +70,35 @@ def _no_name(run: re.Match[str]) -> str:
     return " " + run[0][len(core) :] if _NAME.search(core) else run[0]
 
 
-def prose_sample(text: str, looked_at: int, looked_at_markup: int, sample: int) -> str:
+def _cleaned(data: bytes) -> str:
+    return " ".join(_MARKUP.sub(" ", data.decode("utf-8", "ignore")).split())
+
+
+def _two_windows(data: bytes, looked_at: int, width: int, half: int) -> str:
+    """The halves of a sample out of two short windows; empty where one holds too little."""
+    seen = data[:looked_at].decode("utf-8", "ignore").encode()
+    middle = len(seen) // 2
+    space = re.search(rb"[ \n]", seen[middle : middle + 40])
+    middle += space.end() if space else 0
+    while middle < len(seen) and seen[middle] & 0xC0 == 0x80:
+        middle += 1
+    first, second = _cleaned(data[:width])[:half], _cleaned(seen[middle : middle + width])[:half]
+    return f"{first} {second}" if len(first) == len(second) == half else ""
+
+
+def prose_sample(text: str, looked_at: int, looked_at_markup: int, sample: int, width: int) -> str:
     """The sample of running prose that language identification looks at."""
-    window = text.encode()[:looked_at_markup].decode("utf-8", "ignore")
-    if "```" in window or "~~~" in window:
+    data = text.encode()
+    window = data[:looked_at_markup].decode("utf-8", "ignore")
+    marks = "```" in window or "~~~" in window
+    if not marks and len(data) >= 2 * width and (found := _two_windows(data, looked_at, width, sample // 2)):
+        return found
+    if marks:
         full = " ".join(_MARKUP.sub(" ", without_fences(window)).split())
         short = " ".join(re.sub(r"[\w.-]+", _no_name, full).split())
         chosen = short if len(short) >= max(20, len(full) // 3) else full
     else:
-        chosen = " ".join(_MARKUP.sub(" ", text.encode()[:looked_at].decode("utf-8", "ignore")).split())
+        chosen = _cleaned(data[:looked_at])
     if len(chosen) <= sample:
         return chosen
     half, middle = sample // 2, len(chosen) // 2

@@ -40,6 +40,18 @@ def _pairs(keys: Any, order: Any, out: Any, write: bool) -> int:
     return n
 
 
+@kernel(void(SET, int64, SET, writable("bool_")))
+def mark_shared(keys: Any, bits: int, heads: Any, out: Any) -> None:
+    """Which of the sorted `keys` have a head (the key without its last `bits`) among the sorted `heads`."""
+    shift = np.uint64(bits)
+    k = 0
+    for i in range(len(keys)):
+        head = keys[i] >> shift
+        while k < len(heads) and heads[k] < head:
+            k += 1
+        out[i] = k < len(heads) and heads[k] == head
+
+
 def pairs_of(keys: Any, order: Any) -> Any:
     """Candidate pairs of equal keys as `later << 32 | earlier`, each once, sorted.
 

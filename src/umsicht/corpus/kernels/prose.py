@@ -52,6 +52,9 @@ SCRIPT_NAMES = ("", *dict.fromkeys(name for name, _, _ in SCRIPTS))
 LOOKED_AT = 1_000
 LOOKED_AT_MARKUP = 6_000
 """Bytes of a text that are looked at; Markdown is full of code and needs more."""
+WINDOW = 200
+"""Bytes that hold half a sample where there is little markup and a letter takes no more than two."""
+LONGEST_WORD = 40
 SAMPLE = 160
 """Characters of a sample, one more at most."""
 SAMPLE_BYTES = 4 * (SAMPLE + 1)
@@ -221,9 +224,9 @@ def _skip(buffer: Any, at: int, stop: int, kinds: Any, token_start: bool) -> int
     return at
 
 
-@kernel(int64(BYTES, int64, int64, readable("uint8"), readable("uint8"), writable("uint8")))
-def _plain(buffer: Any, start: int, stop: int, kinds: Any, ways: Any, out: Any) -> int:
-    """Text without markup, white space runs as one space. Returns its bytes."""
+@kernel(int64(BYTES, int64, int64, int64, readable("uint8"), readable("uint8"), writable("uint8")))
+def _plain(buffer: Any, start: int, stop: int, wanted: int, kinds: Any, ways: Any, out: Any) -> int:
+    """Text without markup, white space runs as one space; no more once there are so many characters. Returns its bytes."""
     addresses = False
     for i in range(start, stop):
         addresses |= buffer[i] == 64
@@ -231,7 +234,8 @@ def _plain(buffer: Any, start: int, stop: int, kinds: Any, ways: Any, out: Any) 
     at: Any = start
     gap = False
     before = True
-    while at < stop:
+    left = wanted
+    while at < stop and left > 0:
         b = buffer[at]
         way = ways[b]
         if way == 2:
@@ -246,10 +250,12 @@ def _plain(buffer: Any, start: int, stop: int, kinds: Any, ways: Any, out: Any) 
             out[n] = b
             n += 1
             at += 1
-            while at < stop and ways[buffer[at]] == 1:
+            left -= 1
+            while at < stop and left > 0 and ways[buffer[at]] == 1:
                 out[n] = buffer[at]
                 n += 1
                 at += 1
+                left -= 1
             continue
         code = _code(buffer, at, stop)
         kind = kinds[code]
@@ -269,6 +275,7 @@ def _plain(buffer: Any, start: int, stop: int, kinds: Any, ways: Any, out: Any) 
             continue
         n = _close(out, n, gap)
         gap = False
+        left -= 1
         end = min(at + _size(buffer[at]), stop)
         while at < end:
             out[n] = buffer[at]
@@ -395,11 +402,37 @@ def _whole(buffer: Any, start: int, stop: int, end: int) -> int:
 @kernel(boolean(BYTES, int64, int64))
 def _has_marks(buffer: Any, start: int, stop: int) -> bool:
     """Three back-ticks or tildes in a row: Markdown with code."""
+    marks = np.uint8(0)
+    for i in range(np.uint64(start), np.uint64(stop)):
+        marks |= np.uint8(buffer[i] == 96) | np.uint8(buffer[i] == 126)
+    if marks == 0:
+        return False
     found = False
     for i in range(start, stop - 2):
         b = buffer[i]
         found |= (b == 96 or b == 126) and buffer[i + 1] == b and buffer[i + 2] == b
     return found
+
+
+@kernel(int64(BYTES, int64, int64))
+def _next_word(buffer: Any, at: int, stop: int) -> int:
+    """Where a word begins after a place; the head of the next character where no space is near."""
+    for i in range(at, min(at + LONGEST_WORD, stop)):
+        if buffer[i] == 32 or buffer[i] == 10:
+            return i + 1
+    while at < stop and buffer[at] & 0xC0 == 0x80:
+        at += 1
+    return at
+
+
+@kernel(void(readable("uint8"), int64, int64, readable("uint8"), writable("int32")))
+def _count_scripts(data: Any, at: int, stop: int, kinds: Any, scripts: Any) -> None:
+    """Letters by script."""
+    while at < stop:
+        number = kinds[_code(data, at, stop)] & 31
+        if number > 0:
+            scripts[number] += 1
+        at += _size(data[at])
 
 
 @kernel(int64(BYTES, int64))
@@ -419,26 +452,64 @@ def _characters(buffer: Any, size: int) -> int:
         readable("uint8"),
         writable("uint8"),
         writable("int64"),
+        writable("int64"),
         writable("int32", 2),
     )
 )
 def sample_many(
-    buffer: Any, starts: Any, ends: Any, kinds: Any, ways: Any, out: Any, offsets: Any, scripts: Any
+    buffer: Any,
+    starts: Any,
+    ends: Any,
+    kinds: Any,
+    ways: Any,
+    out: Any,
+    offsets: Any,
+    seconds: Any,
+    scripts: Any,
 ) -> None:
     """The sample of every text one after the other in `out`, cut by `offsets [texts + 1]`, and its letters by script (`scripts [texts, 26]`).
 
-    A sample that would be longer than `SAMPLE` characters is its first half and as much from the middle of what was looked at.
+    A sample that would be longer than `SAMPLE` characters is its first half and as much from the middle of what was looked at, which begins in `out`
+    at `seconds [texts]`; with other samples that is where they begin. Mostly two short windows hold enough for the two halves.
     """
     first = np.empty(LOOKED_AT_MARKUP + 8, np.uint8)
     plain = np.empty(LOOKED_AT_MARKUP + 8, np.uint8)
+    half = SAMPLE // 2
     total: Any = 0
     for row in range(len(starts)):
         offsets[row] = total
+        seconds[row] = total
         start, end = starts[row], ends[row]
         stop = _whole(buffer, start, min(end, start + LOOKED_AT_MARKUP), end)
-        if _has_marks(buffer, start, stop):
+        marks = _has_marks(buffer, start, stop)
+        if not marks and end - start >= 2 * WINDOW:
+            stop = _whole(buffer, start, min(end, start + LOOKED_AT), end)
+            size = _plain(buffer, start, _whole(buffer, start, start + WINDOW, end), half, kinds, ways, plain)
+            middle = _next_word(buffer, (start + stop) // 2, stop)
+            again = _plain(
+                buffer,
+                middle,
+                _whole(buffer, middle, min(middle + WINDOW, stop), end),
+                half,
+                kinds,
+                ways,
+                first,
+            )
+            if _characters(plain, size) >= half and _characters(first, again) >= half:
+                for k in range(_forward(plain, 0, size, half)):
+                    out[total] = plain[k]
+                    total += 1
+                out[total] = 32
+                total += 1
+                seconds[row] = total
+                for k in range(_forward(first, 0, again, half)):
+                    out[total] = first[k]
+                    total += 1
+                _count_scripts(out, offsets[row], total, kinds, scripts[row])
+                continue
+        if marks:
             size = _unfenced(buffer, start, stop, first)
-            size = _plain(first, 0, size, kinds, ways, plain)
+            size = _plain(first, 0, size, size, kinds, ways, plain)
             short = _without_names(plain, size, kinds, first)
             full = _characters(plain, size)
             if _characters(first, short) >= max(20, full // 3):
@@ -446,31 +517,26 @@ def sample_many(
                 plain, first = first, plain
         else:
             stop = _whole(buffer, start, min(end, start + LOOKED_AT), end)
-            size = _plain(buffer, start, stop, kinds, ways, plain)
+            size = _plain(buffer, start, stop, stop - start, kinds, ways, plain)
         full = _characters(plain, size)
         cut = size
         again = size
         if full > SAMPLE:
-            cut, again = SAMPLE // 2, full // 2
+            cut, again = half, full // 2
             if full < size:
                 cut, again = _forward(plain, 0, size, cut), _forward(plain, 0, size, again)
-                size = _forward(plain, again, size, SAMPLE // 2)
+                size = _forward(plain, again, size, half)
             else:
-                size = again + SAMPLE // 2
+                size = again + half
         for k in range(cut):
             out[total] = plain[k]
             total += 1
         if again < size:
             out[total] = 32
             total += 1
+            seconds[row] = total
             for k in range(again, size):
                 out[total] = plain[k]
                 total += 1
-        at = offsets[row]
-        while at < total:
-            code = _code(out, at, total)
-            number = kinds[code] & 31
-            if number > 0:
-                scripts[row, number] += 1
-            at += _size(out[at])
+        _count_scripts(out, offsets[row], total, kinds, scripts[row])
     offsets[len(starts)] = total

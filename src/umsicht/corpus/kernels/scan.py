@@ -211,25 +211,24 @@ def line_spans(
     """
     total = 0
     room = len(out_text)
-    newline = np.uint8(10)
+    one = np.uint64(1)
     for i in range(len(starts)):
-        first = starts[i]
-        position = starts[i]
-        while position <= ends[i]:
-            at_end = position == ends[i]
-            if at_end or buffer[position] == newline:
-                cut = True
-                if by_blank[i] and not at_end:
-                    cut = position + 1 < ends[i] and buffer[position + 1] == newline
-                if cut:
-                    if position > first:
-                        if total < room:
-                            out_text[total] = i
-                            out_start[total] = first
-                            out_end[total] = position
-                        total += 1
-                    while position + 1 < ends[i] and buffer[position + 1] == newline:
-                        position += 1
-                    first = position + 1
-            position += 1
+        position, end = np.uint64(starts[i]), np.uint64(ends[i])
+        first = position
+        blank = by_blank[i]
+        while position <= end:
+            while position < end and buffer[position] != 10:
+                position += one
+            after = position + one
+            if position == end or not blank or (after < end and buffer[after] == 10):
+                if position > first:
+                    if total < room:
+                        out_text[total] = i
+                        out_start[total] = first
+                        out_end[total] = position
+                    total += 1
+                while after < end and buffer[after] == 10:
+                    after += one
+                first = after
+            position = after
     return total

@@ -50,14 +50,17 @@ def hash_shingles(words: Any, n_words: int, n: int, out: Any) -> int:
 
 
 @kernel(void(HASHES, int64))
-def _insertion_sort(values: Any, n: int) -> None:
-    for i in range(1, n):
-        value = values[i]
-        j = i - 1
-        while j >= 0 and values[j] > value:
-            values[j + 1] = values[j]
-            j -= 1
-        values[j + 1] = value
+def _shell_sort(values: Any, n: int) -> None:
+    """For few values (Shell 1959, with the gaps of Ciura 2001)."""
+    count = np.uint64(n)
+    for gap in (np.uint64(23), np.uint64(10), np.uint64(4), np.uint64(1)):
+        for i in range(gap, count):
+            value = values[i]
+            j: Any = i
+            while j >= gap and values[j - gap] > value:
+                values[j] = values[j - gap]
+                j -= gap
+            values[j] = value
 
 
 @kernel(int64(HASHES, int64))
@@ -65,7 +68,7 @@ def _sort_unique(values: Any, n: int) -> int:
     if n < 2:
         return n
     if n <= 96:
-        _insertion_sort(values, n)
+        _shell_sort(values, n)
     else:
         values[:n] = np.sort(values[:n])
     kept = 1

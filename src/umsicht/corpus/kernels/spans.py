@@ -184,6 +184,10 @@ def whole_hashes(spans: Spans) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.u
     return out, counts
 
 
+BYTES_A_RUN = 32
+"""A run found in so many bytes of text is expected at most; with more of them the search begins anew."""
+
+
 def runs_in(
     spans: Spans,
     lengths: npt.NDArray[np.int64],
@@ -193,7 +197,7 @@ def runs_in(
     """Runs of words that are in a table: text numbers and hashes."""
     from umsicht.corpus.kernels.scan import find_runs
 
-    room = 4096
+    room = 4096 + int((spans.ends - spans.starts).sum()) // BYTES_A_RUN
     while len(spans) and len(lengths):
         text, value = np.empty(room, np.uint32), np.empty(room, np.uint64)
         total = find_runs(

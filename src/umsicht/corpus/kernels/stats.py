@@ -58,11 +58,11 @@ def _count_bytes(buffer: Any, start: int, end: int, counts: Any, out: Any) -> No
         stop = min(first + 60_000, end)
         total = np.uint64(0)
         words = 0
-        for i in range(first, stop):
+        for i in range(np.uint64(first), np.uint64(stop)):
             b = buffer[i]
             total += counts[b]
-            space = b == 32 or b == 9 or b == 10
-            words += gap and not space
+            space = (b == 32) | (b == 9) | (b == 10)
+            words += gap & (not space)
             gap = space
         for k in range(4):
             out[k] += np.int64((total >> np.uint64(16 * k)) & np.uint64(0xFFFF))
@@ -90,17 +90,18 @@ def _count_alone(buffer: Any, start: int, end: int, codes: Any) -> int:
 def _hash_bytes(buffer: Any, start: int, end: int) -> int:
     """A hash of bytes, eight at a time."""
     value: Any = np.uint64(end - start)
-    k: Any = start
-    while k + 8 <= end:
+    k = np.uint64(start)
+    stop = np.uint64(end)
+    while k + np.uint64(8) <= stop:
         eight = np.uint64(0)
-        for j in range(8):
-            eight |= np.uint64(buffer[k + j]) << np.uint64(8 * j)
+        for j in range(np.uint64(8)):
+            eight |= np.uint64(buffer[k + j]) << (np.uint64(8) * j)
         value = (value ^ eight) * PRIME
         value ^= value >> S32
-        k += 8
-    while k < end:
+        k += np.uint64(8)
+    while k < stop:
         value = (value ^ np.uint64(buffer[k])) * PRIME
-        k += 1
+        k += np.uint64(1)
     return value ^ (value >> S32)  # type: ignore[no-any-return]  # an uint64 once compiled
 
 
@@ -111,9 +112,10 @@ def _read_lines(buffer: Any, start: int, end: int, lines: Any, out: Any) -> int:
     n = 0
     line_start: Any = start
     while line_start < end:
-        position = line_start
-        while position < end and buffer[position] != 10:
-            position += 1
+        ahead, stop = np.uint64(line_start), np.uint64(end)
+        while ahead < stop and buffer[ahead] != 10:
+            ahead += np.uint64(1)
+        position: Any = np.int64(ahead)
         first, last = line_start, position
         while first < last and (buffer[first] == 32 or buffer[first] == 9):
             first += 1

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from umsicht.corpus.kernels.jit import inline, int64, kernel, readable, void, writable
+from umsicht.corpus.kernels.jit import boolean, inline, int64, kernel, readable, void, writable
 from umsicht.corpus.kernels.shingles import EDGES
 from umsicht.corpus.kernels.words import BYTES
 
@@ -122,6 +122,20 @@ def _key_head(buffer: Any, i: int, start: int, end: int) -> int:
     return 32 if found else 0
 
 
+@kernel(boolean(BYTES, int64, int64, int64))
+def _reserved(buffer: Any, i: int, start: int, end: int) -> bool:
+    """Around the `v` of `serv`: reserved (not preserved), reservados, riservati, réservés."""
+    c, before = buffer[i + 1] | 0x20, buffer[i - 4] | 0x20 if i >= start + 4 else np.uint8(0)
+    if buffer[i + 1] == 0xC3:
+        return bool(before == 0xA9)
+    if not _lower(buffer, i - 5, start, end, 114):
+        return False
+    if before == 105:
+        return bool(c == 97 and _lower(buffer, i + 2, start, end, 116))
+    whole = (c == 97 or c == 101) and _lower(buffer, i + 2, start, end, 100)
+    return bool(before == 101 and whole and not _lower(buffer, i - 6, start, end, 112))
+
+
 @kernel(int64(BYTES, int64, int64, int64))
 def _notice_part(buffer: Any, i: int, start: int, end: int) -> int:
     """`(c)`, and the middle of the words for *reserved*, *vorbehalten* and *copyright*."""
@@ -132,10 +146,10 @@ def _notice_part(buffer: Any, i: int, start: int, end: int) -> int:
     elif b == 98 and _lower(buffer, i - 1, start, end, 114) and _lower(buffer, i - 2, start, end, 111):
         found = _lower(buffer, i - 3, start, end, 118) or _lower(buffer, i - 3, start, end, 111)
     elif b == 118 and _lower(buffer, i - 1, start, end, 114) and i + 1 < end:
-        found = buffer[i + 1] | 0x20 == 97 or buffer[i + 1] == 0xC3
-        found |= buffer[i + 1] | 0x20 == 101 and _lower(buffer, i + 2, start, end, 100)
-    elif b == 121:
-        found = _lower(buffer, i - 1, start, end, 112) and _lower(buffer, i - 2, start, end, 111)
+        if _lower(buffer, i - 2, start, end, 101) and _lower(buffer, i - 3, start, end, 115):
+            found = _reserved(buffer, i, start, end)
+    elif b == 121 and _lower(buffer, i - 1, start, end, 112) and _lower(buffer, i - 2, start, end, 111):
+        found = _lower(buffer, i + 1, start, end, 114)
     return 128 if found else 0
 
 

@@ -244,6 +244,16 @@ def fit_spans(
     return weights
 
 
+def word_features(text: str, bits: int = BITS) -> npt.NDArray[np.int64]:
+    """Numbers of the features of a few words: of each, and of each pair of neighbours."""
+    spans = spans_from([text])
+    words = words_of(spans).hashes
+    out = np.zeros(2 * len(text) + features.SHAPES, np.uint64)
+    table = np.zeros(8 * len(out) + 32, np.uint64)
+    features.features(spans.buffer, 0, int(spans.ends[0]), words, bits, out, table)
+    return out[: max(2 * len(words) - 1, 0)].astype(np.int64)
+
+
 def sentences_of(spans: Spans) -> tuple[npt.NDArray[np.int64], Spans]:
     """Sentences of every text: the number of their text, and where they are. They end at line ends, and at `.!?` before white space."""
     data = spans.buffer

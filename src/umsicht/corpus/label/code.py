@@ -6,21 +6,23 @@ Code fences are taken out first: a tutorial in Markdown is prose about code.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from umsicht.corpus.kernels.code import KEYWORDS, MOST_LINES, count_code
+from umsicht.corpus.kernels.spans import Spans
 
 HEAD, MIDDLE = 1_200, 1_600
-MOST_LINES = 40
-"""About so many lines, evenly taken, decide."""
 THRESHOLD = 0.42
 THRESHOLD_MARKDOWN = 0.75
 """A page with fences, headings or links in Markdown is prose unless nearly all of it is code."""
 
 
 _FENCE = re.compile(r"^(`{3,}|~{3,}).*?^\1[`~]*\s*$", re.M | re.S)
-_WORDS = """def class import from return if elif else for while try except finally with raise yield async await lambda pass
-    assert del global print self public private protected static void int const let var function export package func fn
-    use struct enum impl trait interface namespace template typedef SELECT INSERT CREATE UPDATE FROM WHERE end begin
-    module require puts echo fi done do then case switch break continue goto throw throws new extends implements"""
-_KEYWORDS = frozenset(_WORDS.split())
+_KEYWORDS = frozenset(KEYWORDS.split())
 _FIRST_WORD = re.compile(r"\w+")
 _OF_CODE = re.compile(r"[(){}\[\];:=.]")
 _ASSIGNS = re.compile(r"""[\w.\[\]'"]+\s*(?:[-+*/|&^%]|<<|>>|:)?=\s*\S""")
@@ -74,12 +76,15 @@ def has_shape(line: str) -> bool:
     return last == ")" and _CALLS.match(line) is not None
 
 
-def sample_of(text: str) -> str:
+Text = TypeVar("Text", str, bytes)
+
+
+def sample_of(text: Text, line_end: Text) -> Text:
     """The head and the middle of a long text: licences and long comments stand at the head of code."""
     if len(text) <= HEAD + MIDDLE:
         return text
     middle = len(text) // 2
-    return f"{text[:HEAD]}\n{text[middle : middle + MIDDLE]}"
+    return text[:HEAD] + line_end + text[middle : middle + MIDDLE]
 
 
 def lines_of_code(text: str, share: float) -> bool:
@@ -107,5 +112,38 @@ def lines_of_code(text: str, share: float) -> bool:
 
 def is_code_by_lines(text: str) -> bool:
     """Many lines are code by shape. Asked only of texts in which signs are as dense as in code."""
-    sample = sample_of(text)
-    return lines_of_code(sample, THRESHOLD_MARKDOWN if is_markdown(sample) else THRESHOLD)
+    sample = sample_of(text, "\n")
+    return lines_of_code(sample, _share(sample))
+
+
+def _share(sample: str) -> float:
+    return THRESHOLD_MARKDOWN if is_markdown(sample) else THRESHOLD
+
+
+def code_among(spans: Spans, rows: Iterable[int]) -> set[int]:
+    """Which of the rows are code by the shape of their lines: plain ASCII all at once, other texts one by one."""
+    found: set[int] = set()
+    plain: list[int] = []
+    samples: list[bytes] = []
+    shares: list[float] = []
+    for row in map(int, rows):
+        data = spans.buffer[spans.starts[row] : spans.ends[row]].tobytes()
+        if not data.isascii() or b"```" in data or b"~~~" in data:
+            if is_code_by_lines(data.decode("utf-8", "replace")):
+                found.add(row)
+            continue
+        samples.append(sample_of(data, b"\n"))
+        shares.append(_share(samples[-1].decode("ascii")))
+        plain.append(row)
+    is_code = shapes_of(samples, shares)
+    return found.union(row for row, yes in zip(plain, is_code.tolist(), strict=True) if yes)
+
+
+def shapes_of(samples: list[bytes], shares: list[float]) -> npt.NDArray[np.bool_]:
+    """`lines_of_code` of ASCII samples without code fences, in a kernel."""
+    edges = np.zeros(len(samples) + 1, np.int64)
+    np.cumsum([len(sample) for sample in samples], out=edges[1:])
+    is_code = np.zeros(len(samples), bool)
+    data = np.frombuffer(b"".join(samples) + b"\n", np.uint8)
+    count_code(data, edges[:-1].copy(), edges[1:].copy(), np.array(shares, np.float64), is_code)
+    return is_code

@@ -22,13 +22,17 @@ from umsicht.corpus.kernels.prose import (
     character_kinds,
     sample_many,
 )
-from umsicht.corpus.kernels.scan import gather
 from umsicht.corpus.kernels.spans import Spans, spans_from
 from umsicht.corpus.kernels.survey import byte_kinds, sign_dense
-from umsicht.corpus.label.code import is_code_by_lines
+from umsicht.corpus.label.code import code_among
 from umsicht.corpus.label.lid import Lid
+from umsicht.corpus.label.small_words import LANGUAGES, decided
 
 FEW_LETTERS = 4
+AT_ONCE = 256
+"""Samples that are scored at once: their scores stay in a processor's cache."""
+SURE = 0.75
+"""The share of the best language from which half a sample is enough."""
 VERY_LONG = 20_000
 LEFT_OVER = 2_000
 """Bytes: of a text that is judged by its middle, and of what must be left after the middle."""
@@ -204,6 +208,8 @@ class Samples:
 
     data: npt.NDArray[np.uint8]
     offsets: npt.NDArray[np.int64]
+    seconds: npt.NDArray[np.int64]
+    """Where the second half of a sample begins; the sample itself where it has no halves."""
     scripts: npt.NDArray[np.int32]
     """`[texts, len(SCRIPT_NAMES)]`."""
 
@@ -211,25 +217,24 @@ class Samples:
         """One sample."""
         return self.data[self.offsets[row] : self.offsets[row + 1]].tobytes().decode("utf-8", "replace")
 
-    def take(self, rows: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-        """Data and offsets of some of them."""
-        if len(rows) == len(self.offsets) - 1:
-            return self.data, self.offsets
-        starts, ends = self.offsets[:-1][rows], self.offsets[1:][rows]
-        offsets = np.zeros(len(rows) + 1, np.int64)
-        np.cumsum(ends - starts, out=offsets[1:])
-        out = np.empty(max(int(offsets[-1]), 1), np.uint8)
-        gather(self.data, self.data, starts, ends, out)
-        return out, offsets
-
 
 def samples(spans: Spans) -> Samples:
     """Samples of a batch of texts."""
     out = np.empty(SAMPLE_BYTES * max(len(spans), 1), np.uint8)
-    offsets = np.zeros(len(spans) + 1, np.int64)
+    offsets, seconds = np.zeros(len(spans) + 1, np.int64), np.zeros(len(spans), np.int64)
     scripts = np.zeros((len(spans), len(SCRIPT_NAMES)), np.int32)
-    sample_many(spans.buffer, spans.starts, spans.ends, character_kinds(), byte_ways(), out, offsets, scripts)
-    return Samples(out[: offsets[-1]], offsets, scripts)
+    sample_many(
+        spans.buffer,
+        spans.starts,
+        spans.ends,
+        character_kinds(),
+        byte_ways(),
+        out,
+        offsets,
+        seconds,
+        scripts,
+    )
+    return Samples(out[: offsets[-1]], offsets, seconds, scripts)
 
 
 def identify(text: str, *, may_be_code: bool = True) -> tuple[str, float]:
@@ -281,19 +286,49 @@ def _code_rows(spans: Spans) -> set[int]:
     """Texts that are code: signs are dense in all of them, which is seen cheaply."""
     dense = np.zeros(len(spans), bool)
     sign_dense(spans.buffer, spans.starts, spans.ends, byte_kinds(), dense)
-    return {row for row in np.flatnonzero(dense).tolist() if is_code_by_lines(spans.text(row))}
+    return code_among(spans, np.flatnonzero(dense))
 
 
 def _choose(found: Samples, rows: npt.NDArray[np.int64], script: str) -> list[tuple[str, float]]:
-    """The model's choice among the languages of a script, each probability weighed by how common the language is."""
-    known = model()
-    weighed = known.scores(*found.take(rows)) * _weights(script)
-    best = weighed.argmax(1)
-    share = weighed[np.arange(len(rows)), best] / np.maximum(weighed.sum(1), 1e-30)
-    return [
-        (known.labels[label], certainty)
-        for label, certainty in zip(best.tolist(), share.tolist(), strict=True)
-    ]
+    """The language of samples in one script: by small words where those leave no doubt, else the model's choice."""
+    answers: list[tuple[str, float]] = [(UNDETERMINED, 0.0)] * len(rows)
+    left = np.arange(len(rows))
+    if script == "latin":
+        sure = decided(found.data, found.offsets[:-1][rows], found.offsets[1:][rows])
+        for place in np.flatnonzero(sure >= 0).tolist():
+            answers[place] = (LANGUAGES[sure[place]], 1.0)
+        left = np.flatnonzero(sure < 0)
+    labels = model().labels
+    best, share = _by_model(found, rows[left], script)
+    for place, label, certainty in zip(left.tolist(), best.tolist(), share.tolist(), strict=True):
+        answers[place] = (labels[label], certainty)
+    return answers
+
+
+def _by_model(
+    found: Samples, rows: npt.NDArray[np.int64], script: str
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+    """The model's label and its share, by the second half of a sample, and by all of it where that leaves a doubt."""
+    best, share = _weighed(found, found.seconds[rows], rows, script)
+    doubt = np.flatnonzero((share < SURE) & (found.seconds[rows] > found.offsets[rows]))
+    if len(doubt):
+        best[doubt], share[doubt] = _weighed(found, found.offsets[rows[doubt]], rows[doubt], script)
+    return best, share
+
+
+def _weighed(
+    found: Samples, starts: npt.NDArray[np.int64], rows: npt.NDArray[np.int64], script: str
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+    """The best label of every sample and its share of the whole, each probability weighed by how common the language is."""
+    known, weights, ends = model(), _weights(script), found.offsets[1:][rows]
+    best, share = np.empty(len(rows), np.int64), np.empty(len(rows), np.float32)
+    for first in range(0, len(rows), AT_ONCE):
+        mine = slice(first, first + AT_ONCE)
+        weighed = known.scores(found.data, starts[mine], ends[mine])
+        weighed *= weights
+        best[mine] = weighed.argmax(1)
+        share[mine] = weighed.max(1) / np.maximum(weighed.sum(1), np.float32(1e-30))
+    return best, share
 
 
 def _han(sample: str) -> str:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import struct
-import threading
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from umsicht.corpus.kernels.lid import DIMENSION, KNOWN_WORDS, score_nodes, walk_tree
+from umsicht.corpus.kernels.lid import DIMENSION, score_nodes, walk_tree
 
 MAGIC, VERSION = 793_712_314, 12
 HIERARCHICAL = 1
@@ -41,22 +41,6 @@ class _Reader:
         return found
 
 
-class _Memory(threading.local):
-    """What the kernel remembers of words, by thread: it runs without the interpreter lock."""
-
-    kept: tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64], npt.NDArray[np.float32]] | None = None
-
-    def of_thread(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64], npt.NDArray[np.float32]]:
-        """Hashes of words, how many vectors each has, and their sums."""
-        if self.kept is None:
-            self.kept = (
-                np.zeros(KNOWN_WORDS, np.uint64),
-                np.zeros(KNOWN_WORDS, np.int64),
-                np.zeros((KNOWN_WORDS, DIMENSION), np.float32),
-            )
-        return self.kept
-
-
 @dataclass(frozen=True)
 class Lid:
     """A classifier with hierarchical softmax."""
@@ -64,27 +48,28 @@ class Lid:
     labels: tuple[str, ...]
     sizes: npt.NDArray[np.int32]
     """Least n, greatest n, buckets, row of the end of a line (-1: none)."""
-    ngrams: tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]
-    """One bit a bucket that has a vector, and an open-addressing table `bucket << 32 | row`."""
+    ngrams: tuple[npt.NDArray[np.uint64], npt.NDArray[np.int32]]
+    """One bit for every bucket that has a vector, and the row of the first of each 64 buckets."""
     words: tuple[npt.NDArray[np.uint64], npt.NDArray[np.int32]]
     vectors: npt.NDArray[np.float32]
     output: npt.NDArray[np.float32]
     """Vectors of the inner nodes, the first number of all of them first."""
     children: npt.NDArray[np.int32]
-    memory: _Memory = field(default_factory=_Memory, repr=False, compare=False)
 
-    def scores(self, data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
-        """Probabilities `[texts, labels]` of texts with single spaces, one after the other in `data`."""
-        nodes = np.empty((len(offsets) - 1, len(self.labels) - 1), np.float32)
+    def scores(
+        self, data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.float32]:
+        """Probabilities `[texts, labels]` of texts with single spaces, from `starts` to `ends` in `data`."""
+        nodes = np.empty((len(starts), len(self.labels) - 1), np.float32)
         score_nodes(
             data,
-            offsets,
+            starts,
+            ends,
             self.sizes,
             *self.ngrams,
             *self.words,
             self.vectors,
             self.output,
-            *self.memory.of_thread(),
             nodes,
         )
         with np.errstate(over="ignore"):
@@ -121,6 +106,8 @@ class Lid:
         if not quantised or pruned <= 0:
             raise ValueError(f"{path.name}: not quantised")
         vectors = _quantised(reader, dimension)
+        order = np.argsort(pairs[:, 0], kind="stable")
+        vectors[n_words:] = vectors[n_words:][pairs[order, 1]]
         (quantised,) = reader.take("?")
         rows, columns = (0, 0) if quantised else reader.take("qq")
         if rows != n_labels or columns != dimension:
@@ -130,23 +117,23 @@ class Lid:
         return cls(
             tuple(labels),
             np.array([least, greatest, buckets, end], np.int32),
-            _table(pairs[:, 0], pairs[:, 1] + n_words, buckets),
-            _word_table(words),
-            vectors,
+            _marks(pairs[order, 0], n_words, buckets),
+            word_table(words, range(len(words))),
+            vectors.reshape(-1),
             np.ascontiguousarray(output).reshape(-1),
             _tree(counts),
         )
 
 
 def _quantised(reader: _Reader, dimension: int) -> npt.NDArray[np.float32]:
-    """The vectors behind product-quantised codes, flat (Jégou, Douze and Schmid 2011)."""
+    """The vectors behind product-quantised codes (Jégou, Douze and Schmid 2011)."""
     with_norm, rows, _, size = reader.take("?qqi")
     codes = reader.array("u1", size).reshape(rows, -1)
     vectors = _decoded(reader, codes, dimension)
     if with_norm:
         norms = reader.array("u1", rows).reshape(rows, 1)
         vectors = vectors * _decoded(reader, norms, 1)
-    return np.ascontiguousarray(vectors, np.float32).reshape(-1)
+    return np.ascontiguousarray(vectors, np.float32)
 
 
 def _decoded(reader: _Reader, codes: npt.NDArray[np.uint8], dimension: int) -> npt.NDArray[np.float32]:
@@ -161,35 +148,30 @@ def _decoded(reader: _Reader, codes: npt.NDArray[np.uint8], dimension: int) -> n
     return vectors
 
 
-def _table(
-    keys: npt.NDArray[np.int32], rows: npt.NDArray[np.int32], buckets: int
-) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
-    mask = np.zeros(buckets // 64 + 1, np.uint64)
+def _marks(
+    keys: npt.NDArray[np.int32], first: int, buckets: int
+) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int32]]:
+    """Marks of sorted buckets, and the rows at which each 64 of them begin."""
     wide = keys.astype(np.uint64)
-    np.bitwise_or.at(mask, (wide >> np.uint64(6)).astype(np.int64), np.uint64(1) << (wide & np.uint64(63)))
-    size = 1 << (2 * len(keys)).bit_length()
-    table = np.full(size, _MASK, np.uint64)
-    taken = set()
-    for key, row in zip(keys.tolist(), rows.tolist(), strict=True):
-        at = (key * 2_654_435_761) & (size - 1)
-        while at in taken:
-            at = (at + 1) & (size - 1)
-        taken.add(at)
-        table[at] = key << 32 | row
-    return mask, table
+    marks = np.zeros(buckets // 64 + 1, np.uint64)
+    np.bitwise_or.at(marks, (wide >> np.uint64(6)).astype(np.int64), np.uint64(1) << (wide & np.uint64(63)))
+    return marks, (first + np.searchsorted(keys, 64 * np.arange(len(marks)))).astype(np.int32)
 
 
-def _word_table(words: list[bytes]) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int32]]:
+def word_table(
+    words: Sequence[bytes], numbers: Sequence[int]
+) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int32]]:
+    """An open-addressing table from the hashes of words to numbers; -1 marks an empty place."""
     size = 1 << (4 * len(words)).bit_length()
     places, values = np.zeros(size, np.uint64), np.full(size, -1, np.int32)
-    for row, word in enumerate(words):
+    for word, number in zip(words, numbers, strict=True):
         value = 0xCBF29CE484222325
         for b in word:
             value = ((value ^ b) * 0x100000001B3) & _MASK
         at = value & (size - 1)
         while values[at] != -1:
             at = (at + 1) & (size - 1)
-        places[at], values[at] = value, row
+        places[at], values[at] = value, number
     return places, values
 
 

@@ -29,9 +29,22 @@ _HINTS = (
 """Plain words, one of which is in every notice: looking for them costs a hundredth of the pattern."""
 
 
+AROUND = 40, 200
+"""Characters before and after a hint in which the notice stands that it is part of."""
+
+
 def has_notice(text: str) -> bool:
     """Whether the head or the tail of a text claims all rights."""
     if len(text) > 2 * LOOKED_AT:
         text = text[:LOOKED_AT] + "\n" + text[-LOOKED_AT:]
     folded = text.lower()
-    return any(hint in folded for hint in _HINTS) and _NOTICE.search(text) is not None
+    return any(_stands_near(hint, folded) for hint in _HINTS if hint in folded)
+
+
+def _stands_near(hint: str, folded: str) -> bool:
+    place = folded.find(hint)
+    while place >= 0:
+        if _NOTICE.search(folded, max(0, place - AROUND[0]), place + AROUND[1]):
+            return True
+        place = folded.find(hint, place + 1)
+    return False

@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from umsicht.corpus.engine import Engine
+from umsicht.corpus.engine import Engine, share_of
 from umsicht.corpus.near import tasks
 from umsicht.corpus.near.tasks import PAIR, BucketTask, RangeTask, SetTask, SketchTask, SpanFile, rank
 from umsicht.corpus.work import Workspace
 from umsicht.record import QUIET, Progress
 from umsicht.words import t
 
+BYTES_A_KEY = 40
+"""Memory of one index key in a pass."""
 PAIR_RANGE_TEXTS = 400_000
 """Texts whose pairs one task filters and verifies."""
 
@@ -72,21 +74,23 @@ def find_near(
             f"{title or job.name}: {t(f'corpus.near.{name}')}",
         )
 
+    row_bits = max(job.counts, default=1).bit_length()
     sketched = stage(
         "sketch",
         tasks.sketch_part,
         [
-            SketchTask(texts, output, job.words, job.min_shingles)
+            SketchTask(texts, output, job.words, job.min_shingles, row_bits)
             for texts, output in zip(job.texts, outputs, strict=True)
         ],
     )
     keys = sum(result["keys"] for result in sketched)
-    passes = max(1, -(-keys * 64 // (job.memory_bytes // 2)))
-    edges = [(1 << 64) * number // passes for number in range(passes + 1)]
+    passes = max(1, -(-keys * BYTES_A_KEY // share_of(job.memory_bytes, engine.workers)))
+    edges = [(1 << (64 - row_bits)) * number // passes for number in range(passes + 1)]
     buckets = [
         BucketTask(
             edges[n],
             edges[n + 1] - 1,
+            row_bits,
             outputs,
             offsets,
             str(state_path),

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,6 @@ INDEXED = 16
 LIKELY = 0.45
 """Pairs with a smaller estimated containment are not verified."""
 
-KEY = np.dtype([("key", "<u8"), ("row", "<u4"), ("size", "<u4")])
 PAIR = np.dtype([("later", "<u4"), ("earlier", "<u4"), ("score", "<f4"), ("jaccard", "<f4")])
 
 STAYS, VALIDATION, GONE = 0, 1, 2
@@ -62,10 +61,16 @@ class SketchTask:
     output: str
     words: int
     min_shingles: int
+    row_bits: int
+    """Bits that the number of a text in its partition takes."""
 
 
 def sketch_part(task: SketchTask) -> dict[str, Any]:
-    """Write `<output>.sketch.npy [texts, 32]`, `<output>.size.npy` (shingles a text) and `<output>.keys.npy`, sorted by key."""
+    """Write `<output>.sketch.npy [texts, 32]`, `<output>.size.npy` (shingles a text) and `<output>.keys.npy`, sorted.
+
+    A key is the head of a hash with the number of its text in the last `row_bits`: one integer, so that sorting is quick. Two hashes with one head
+    make a pair that its sketches tell apart later.
+    """
     if task.texts.sketches is None:
         found, sizes = sketches(task.texts.load(), task.words)
         np.save(f"{task.output}.sketch.npy", found)
@@ -77,22 +82,20 @@ def sketch_part(task: SketchTask) -> dict[str, Any]:
             Path(f"{task.output}.{kind}.npy").hardlink_to(name)
     keys = found[:, :INDEXED]
     real = (keys != np.uint64(0xFFFFFFFFFFFFFFFF)) & (sizes >= task.min_shingles)[:, None]
-    rows = np.broadcast_to(np.arange(len(found), dtype=np.uint32)[:, None], keys.shape)[real]
-    flat = keys[real]
-    order = np.argsort(flat)
-    table = np.empty(len(flat), KEY)
-    table["key"], table["row"] = flat[order], rows[order]
-    table["size"] = sizes[table["row"]]
+    bits = np.uint64(task.row_bits)
+    table = (keys >> bits << bits | np.arange(len(found), dtype=np.uint64)[:, None])[real]
+    table.sort()
     np.save(f"{task.output}.keys.npy", table)
     return {"texts": len(found), "keys": len(table)}
 
 
 @dataclass(frozen=True)
 class BucketTask:
-    """One range `first <= key <= last` over all partitions."""
+    """One range `first <= head <= last` over all partitions."""
 
     first: int
     last: int
+    row_bits: int
     parts: tuple[str, ...]
     offsets: tuple[int, ...]
     """Number of the first text of every partition."""
@@ -114,30 +117,24 @@ def rank(
 
 def pair_bucket(task: BucketTask) -> dict[str, Any]:
     """Write the candidate pairs of one key range, `later << 32 | earlier`, sorted."""
-    from umsicht.corpus.kernels.pairs import pairs_of
+    from umsicht.corpus.kernels.pairs import mark_shared, pairs_of
 
     state = np.load(task.state, mmap_mode="r")
-    keys, order = [], []
-    for name, offset in zip(task.parts, task.offsets, strict=True):
-        table = _mapped(f"{name}.keys.npy")
-        low = np.searchsorted(table["key"], np.uint64(task.first), "left")
-        high = np.searchsorted(table["key"], np.uint64(task.last), "right")
-        chosen = table[low:high]
-        numbers = chosen["row"] + np.uint32(offset)
-        states = state[numbers]
-        alive = states != GONE
-        keys.append(chosen["key"][alive])
-        order.append(rank(states[alive], chosen["size"][alive], numbers[alive]))
-    key = np.concatenate(keys) if keys else np.empty(0, np.uint64)
-    ranks = np.concatenate(order) if order else np.empty(0, np.uint64)
-    by_key = np.argsort(key, kind="stable")
-    key, ranks = key[by_key], ranks[by_key]
-    shared = np.zeros(len(key), bool)
-    if len(key):
-        same = key[1:] == key[:-1]
-        shared[1:] |= same
-        shared[:-1] |= same
-    key, ranks = np.ascontiguousarray(key[shared]), ranks[shared]
+    chosen = [
+        _alive(task, state, name, offset) for name, offset in zip(task.parts, task.offsets, strict=True)
+    ]
+    bits = np.uint64(task.row_bits)
+    shared = _shared([keys >> bits for keys in chosen])
+    heads, order = [np.empty(0, np.uint64)], [np.empty(0, np.uint64)]
+    for name, offset, keys in zip(task.parts, task.offsets, chosen, strict=True):
+        marked = np.zeros(len(keys), bool)
+        mark_shared(keys, task.row_bits, shared, marked)
+        mine = keys[marked]
+        rows = mine & ((np.uint64(1) << bits) - np.uint64(1))
+        numbers = (rows + np.uint64(offset)).astype(np.uint32)
+        heads.append(mine >> bits)
+        order.append(rank(state[numbers], np.load(f"{name}.size.npy", mmap_mode="r")[rows], numbers))
+    key, ranks = np.concatenate(heads), np.concatenate(order)
     inside = np.lexsort((ranks, key))
     pairs = pairs_of(np.ascontiguousarray(key[inside]), np.ascontiguousarray(ranks[inside]))
     later, earlier = (
@@ -151,6 +148,27 @@ def pair_bucket(task: BucketTask) -> dict[str, Any]:
     pairs = pairs[keep]
     np.save(task.output, pairs)
     return {"file": task.output, "pairs": len(pairs)}
+
+
+def _alive(task: BucketTask, state: npt.NDArray[np.uint8], name: str, offset: int) -> npt.NDArray[np.uint64]:
+    """Keys of one partition in the range, of texts that are still there."""
+    table, bits = _mapped(f"{name}.keys.npy"), task.row_bits
+    low = np.searchsorted(table, np.uint64(task.first << bits), "left")
+    high = np.searchsorted(table, np.uint64((task.last << bits) | ((1 << bits) - 1)), "right")
+    keys = table[low:high]
+    rows = keys & np.uint64((1 << bits) - 1)
+    alive: npt.NDArray[np.uint64] = keys[state[offset:][rows] != GONE]
+    return alive
+
+
+def _shared(heads: Sequence[npt.NDArray[np.uint64]]) -> npt.NDArray[np.uint64]:
+    """Heads that stand in two keys at least, sorted, each once."""
+    if not heads:
+        return np.empty(0, np.uint64)
+    together = np.concatenate(heads)
+    together.sort()
+    again = together[1:][together[1:] == together[:-1]]
+    return different(again)
 
 
 def _mapped(path: str) -> npt.NDArray[Any]:

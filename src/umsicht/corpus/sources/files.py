@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute
 import pyarrow.parquet as pq
 
-from umsicht.corpus.sources import hub, jsonl, streams, web
+from umsicht.corpus.sources import hub, jsonl, streams, web, whole_json
 from umsicht.corpus.sources.unit import MEMBER_BYTES, Broken, Column, Raw, Unit, label_of, too_long
 
 PIECE_BYTES = 1_000_000
@@ -63,6 +63,7 @@ def reader_of(name: str) -> str | None:
     return {
         ".jsonl": "jsonl",
         ".ndjson": "jsonl",
+        ".json": "json",
         ".parquet": "parquet",
         ".html": "html",
         ".htm": "html",
@@ -96,32 +97,32 @@ def read_text(unit: Unit, path: str, name: str, limit: int) -> Iterator[Raw | Br
 
 
 def read_parquet(unit: Unit, path: str, name: str, limit: int) -> Iterator[Raw | Broken | Column]:
-    """Rows of a Parquet file, a row group at a time. A missing text column is a broken member."""
+    """Rows of a Parquet file, a row group at a time; a dotted field is one inside a struct. A missing text column is a broken member."""
     fields = [field for field in (unit.text_field, unit.language_field, unit.licence_field) if field]
     with streams.open_bytes(path) as stream:
         file = pq.ParquetFile(stream)
-        missing = [field for field in fields if field not in file.schema_arrow.names]
-        if missing:
-            yield Broken(
-                name, "no-text", f"no column {missing[0]!r}; columns: {', '.join(file.schema_arrow.names)}"
-            )
+        roots = [_root(field, file.schema_arrow.names) for field in fields]
+        if None in roots:
+            missing, known = fields[roots.index(None)], ", ".join(file.schema_arrow.names)
+            yield Broken(name, "no-text", f"no column {missing!r}; columns: {known}")
             return
         stop = file.num_row_groups if unit.stop is None else unit.stop
         for group in range(unit.start, stop):
             row = 0
             for batch in file.iter_batches(batch_size=1024, row_groups=[group], columns=fields):
-                texts = batch.column(unit.text_field)
-                if not (pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type)):
-                    yield Broken(name, "no-text", f"column {unit.text_field!r} holds {texts.type}, not text")
+                texts = _texts(batch, unit.text_field)
+                if texts is None:
+                    kind = file.schema_arrow.field(roots[0]).type
+                    yield Broken(name, "no-text", f"column {unit.text_field!r} holds {kind}, not text")
                     return
                 if len(fields) == 1 and unit.limit_bytes is None and (column := _sound(texts)) is not None:
                     yield Column(column, [f"{name}#{group}.{row + k}" for k in range(len(column))])
                     row += len(column)
                     continue
-                for values in batch.to_pylist():
+                labels = batch.to_pylist() if len(fields) > 1 else [{}] * len(texts)
+                for text, values in zip(texts.to_pylist(), labels, strict=True):
                     origin = f"{name}#{group}.{row}"
                     row += 1
-                    text = values[unit.text_field]
                     if text is None:
                         yield Broken(origin, "no-text", "null")
                     elif len(text) > MEMBER_BYTES:
@@ -135,10 +136,38 @@ def read_parquet(unit: Unit, path: str, name: str, limit: int) -> Iterator[Raw |
                         )
 
 
+def _root(field: str, names: list[str]) -> str | None:
+    """The column that a field is, or is inside of."""
+    parts = field.split(".")
+    heads = (".".join(parts[:n]) for n in range(len(parts), 0, -1))
+    return next((head for head in heads if head in names), None)
+
+
+def _texts(batch: pa.RecordBatch, field: str) -> pa.Array | None:
+    """The texts of a batch as strings, or as bytes where the file does not say that they are text; None where they are neither."""
+    root = _root(field, batch.schema.names)
+    if root is None:
+        return None
+    column = batch.column(root)
+    for part in field[len(root) + 1 :].split(".") if field != root else ():
+        if not pa.types.is_struct(column.type) or column.type.get_field_index(part) < 0:
+            return None
+        column = pa.compute.struct_field(column, part)
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    kind = column.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return column
+    if pa.types.is_string_view(kind):
+        return column.cast(pa.large_string())
+    return column if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) else None
+
+
 def _sound(texts: pa.Array) -> pa.LargeStringArray | None:
     """The texts as they are, where there are many, and each is there, is UTF-8, and is not too long."""
     if (
-        texts.nbytes < jsonl.LEAST
+        not (pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type))
+        or texts.nbytes < jsonl.LEAST
         or texts.null_count
         or pa.compute.max(pa.compute.binary_length(texts)).as_py() > MEMBER_BYTES
     ):
@@ -155,6 +184,7 @@ READERS: dict[str, Callable[[Unit, str, str, int], Iterator[Raw | Broken | Colum
     "warc": web.read_warc,
     "text": read_text,
     "jsonl": jsonl.read_jsonl,
+    "json": whole_json.read_json,
     "parquet": read_parquet,
     "huggingface": hub.read_hub,
 }

@@ -106,21 +106,49 @@ def _within(block: bytes, offset: int, stop: int | None) -> bytes:
 
 
 def _column(block: bytes, offset: int, name: str, field: str) -> Column | None:
-    """The texts of a block; None where a line is empty, no object, or has no text of that name, or where the block is small.
+    """The texts of a block; None where a line is empty, no object, or has no text of that name, or where the block is small."""
+    if len(block) < LEAST:
+        return None
+    lines = _lines_of(block)
+    if lines is None:
+        return None
+    starts, ends = lines
+    try:
+        block.decode()
+    except UnicodeDecodeError:
+        return None
+    texts = _flat(block, starts, ends, field)
+    if texts is None:
+        texts = _any(block, len(starts), field)
+    if texts is None:
+        return None
+    origins = [f"{name}@{place}" for place in (starts + offset).tolist()]
+    return Column(texts, origins)
+
+
+def _flat(
+    block: bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], field: str
+) -> pa.LargeStringArray | None:
+    """The texts of flat objects; None where a line is anything else."""
+    from umsicht.corpus.kernels.jsontext import read_texts
+
+    out, offsets = np.empty(len(block), np.uint8), np.empty(len(starts) + 1, np.int64)
+    wanted = np.frombuffer(field.encode(), np.uint8)
+    if read_texts(np.frombuffer(block, np.uint8), starts, ends, wanted, out, offsets) < len(starts):
+        return None
+    return pa.LargeStringArray.from_buffers(len(starts), pa.py_buffer(offsets), pa.py_buffer(out))
+
+
+def _any(block: bytes, lines: int, field: str) -> pa.LargeStringArray | None:
+    """The texts of objects of any shape.
 
     Every line begins with a brace and ends with one. A reader of JSON that takes line ends for white space could only mistake where objects end if a
     line began inside of one, but nothing inside an object lets a line that closes a value be followed by a brace; so that as many objects as lines
     means one in each.
     """
-    if len(block) < LEAST:
-        return None
-    starts = _line_starts(block)
-    if starts is None:
-        return None
     try:
         for line in _lines_with(_NO_NUMBERS, block):
             orjson.loads(line)
-        block.decode()
         table = pyarrow.json.read_json(
             pa.BufferReader(block),
             pyarrow.json.ReadOptions(use_threads=False, block_size=len(block) + 1),
@@ -128,15 +156,12 @@ def _column(block: bytes, offset: int, name: str, field: str) -> Column | None:
                 explicit_schema=pa.schema([(field, pa.string())]), unexpected_field_behavior="ignore"
             ),
         )
-        texts = table.column(field).combine_chunks()
-        if isinstance(texts, pa.ChunkedArray):
-            return None
-    except (UnicodeDecodeError, orjson.JSONDecodeError, pa.ArrowInvalid):
+    except (orjson.JSONDecodeError, pa.ArrowInvalid):
         return None
-    if len(texts) != len(starts) or texts.null_count:
+    texts = table.column(field).combine_chunks()
+    if isinstance(texts, pa.ChunkedArray) or len(texts) != lines or texts.null_count:
         return None
-    origins = [f"{name}@{place}" for place in (starts + offset).tolist()]
-    return Column(texts.cast(pa.large_string()), origins)
+    return texts.cast(pa.large_string())
 
 
 def _lines_with(signs: tuple[bytes, ...], block: bytes) -> Iterator[bytes]:
@@ -149,17 +174,17 @@ def _lines_with(signs: tuple[bytes, ...], block: bytes) -> Iterator[bytes]:
             place = end
 
 
-def _line_starts(block: bytes) -> npt.NDArray[np.int64] | None:
+def _lines_of(block: bytes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None:
+    """Where lines begin and end, line ends left out; None where one does not begin with a brace and end with one."""
     data = np.frombuffer(block, np.uint8)
     ends = np.flatnonzero(data == _LINE_FEED)
     if not len(ends) or ends[-1] != len(data) - 1:
         ends = np.append(ends, len(data))
     starts = np.zeros(len(ends), np.int64)
     starts[1:] = ends[:-1] + 1
-    last = ends - 1
-    if (last < starts).any():
+    if (ends <= starts).any():
         return None
-    last = last - (data[last] == _RETURN)
-    if (last < starts).any() or (data[starts] != _OPEN).any() or (data[last] != _CLOSE).any():
+    ends = ends - (data[ends - 1] == _RETURN)
+    if (ends <= starts).any() or (data[starts] != _OPEN).any() or (data[ends - 1] != _CLOSE).any():
         return None
-    return starts
+    return starts, ends
