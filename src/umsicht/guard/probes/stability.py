@@ -28,6 +28,10 @@ class Short:
         """Targets of a cut batch."""
         return int(self.source.batch(0).inputs.shape[0]) * self.length
 
+    def tokens_at(self, step: int) -> int:
+        """Targets of the cut batch of a step."""
+        return int(self.source.batch(step).inputs.shape[0]) * self.length
+
     def _cut(self, batch: Batch) -> Batch:
         n = self.length
         return Batch(
