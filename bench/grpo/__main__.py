@@ -109,7 +109,7 @@ def taught(folder: Path) -> StageResult:
     )
 
 
-IMITATION = 100 if QUICK else 600
+IMITATION = 100 if QUICK else 1_000
 
 
 def not_below(value: float) -> str:
