@@ -280,6 +280,14 @@ def test_a_block_of_lines_is_read_as_its_lines_are(tmp_path: Path, odd: bytes, m
     assert len(whole) >= 1_500
 
 
+def test_lines_in_utf_16_are_read(tmp_path: Path) -> None:
+    lines = b"".join(json_line(k) for k in range(3_000)).decode()
+    expected = [text for _, text in rows_of(tmp_path / "a.jsonl", [lines.encode()])]
+    assert [text for _, text in rows_of(tmp_path / "a.jsonl", [lines.encode("utf-16")])] == expected
+    cut = rows_of(tmp_path / "a.jsonl", [lines.encode("utf-16")[:-1]])
+    assert len(cut) >= 2_999 and cut[-1][1] == "unreadable"
+
+
 def test_sound_lines_come_as_a_column(tmp_path: Path) -> None:
     for end in (b"\n", b"\r\n"):
         path = tmp_path / "a.jsonl"
@@ -326,6 +334,8 @@ def test_ranges_of_a_file_share_its_lines(tmp_path: Path) -> None:
         (b'{"data": [{"text": "one"}, {"text": "two"}], "version": 1}', ["one", "two"]),
         (b'\xef\xbb\xbf{\n  "text": "alone",\n  "data": []\n}\n', ["alone"]),
         (b'{"text": "one"}\n{"text": "two"}\n', ["one", "two"]),
+        ('{"text": "ü"}\n{"text": "two"}\n'.encode("utf-16"), ["ü", "two"]),
+        ('[{"text": "ü"}]'.encode("utf-16"), ["ü"]),
         (b'{"text": "cut', [None]),
         (b"", [None]),
     ],

@@ -7,7 +7,6 @@ from __future__ import annotations
 import codecs
 import io
 from collections.abc import Iterator
-from typing import IO
 
 import numpy as np
 import numpy.typing as npt
@@ -29,9 +28,12 @@ _LINE_FEED, _RETURN, _OPEN, _CLOSE = 10, 13, 123, 125
 
 def read_jsonl(unit: Unit, path: str, name: str, limit: int) -> Iterator[Raw | Broken | Column]:
     """One JSON object a line. A line that is no object, or has no text, is listed and skipped."""
-    with streams.open_bytes(path) as stream:
+    with streams.open_bytes(path) as opened:
+        stream: streams.Readable = opened
         if unit.start:
-            stream.seek(unit.start)
+            opened.seek(unit.start)
+        elif unit.stop is None:
+            stream = streams.as_utf8(opened)
         if unit.language_field or unit.licence_field or unit.limit_bytes is not None:
             yield from _by_line(unit, stream, name, unit.start)
             return
@@ -81,7 +83,7 @@ def _row(unit: Unit, data: bytes, origin: str) -> Raw | Broken:
     return Raw(text, origin, label_of(row, unit.language_field), label_of(row, unit.licence_field))
 
 
-def _blocks(stream: IO[bytes], start: int) -> Iterator[tuple[int, bytes | streams.Chained]]:
+def _blocks(stream: streams.Readable, start: int) -> Iterator[tuple[int, bytes | streams.Chained]]:
     """Whole lines, about `BLOCK` bytes at a time, with their place; where a line is longer than that, all the rest as a stream."""
     offset, held = start, b""
     for chunk in streams.chunks(stream, BLOCK):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import codecs
 import gzip
 import io
 import lzma
@@ -103,6 +104,27 @@ class Chained:
             return data
         data = self._stream.read(n)
         return bytes(data)
+
+
+class Recoded:
+    """A stream of UTF-16 as UTF-8. Raises UnicodeDecodeError (a ValueError) where it breaks off."""
+
+    def __init__(self, stream: Readable) -> None:
+        self._decoder, self._stream = codecs.getincrementaldecoder("utf-16")(), stream
+
+    def read(self, n: int, /) -> bytes:
+        while True:
+            data = self._stream.read(n)
+            text = self._decoder.decode(data, final=not data)
+            if text or not data:
+                return text.encode("utf-8", "replace")
+
+
+def as_utf8(stream: IO[bytes]) -> Readable:
+    """The stream itself; one that begins with a mark of UTF-16 recoded."""
+    peek = getattr(stream, "peek", None)
+    head = peek(2)[:2] if peek else b""
+    return Recoded(stream) if head in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else stream
 
 
 def chunks(stream: Readable, size: int) -> Iterator[bytes]:

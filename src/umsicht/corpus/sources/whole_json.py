@@ -17,7 +17,7 @@ HEAD = 1 << 16
 def read_json(unit: Unit, path: str, name: str, limit: int) -> Iterator[Raw | Broken | Column]:
     """Rows of a JSON file; one that is longer than `MEMBER_BYTES` and not one object a line is listed as too long."""
     with streams.open_bytes(path) as stream:
-        data = streams.up_to(stream, MEMBER_BYTES + 1)
+        data = streams.up_to(streams.as_utf8(stream), MEMBER_BYTES + 1)
     if _is_lines(data):
         yield from jsonl.read_jsonl(unit, path, name, limit)
         return
