@@ -45,6 +45,14 @@ def record_findings(walk: Walk, record: Run) -> None:
     record.update_manifest(findings_recorded=True)
 
 
+def samples_while_training(material: Material) -> Every | None:
+    """How often outputs are drawn during the run. None where the recipe says 0: the evaluation at the end draws its own."""
+    steps, count = material.planned_steps(), material.walk.recipe.evaluate.samples.count
+    if not count:
+        return None
+    return Every(seconds=60.0) if steps is None else Every(steps=max(1, steps // count))
+
+
 def train_run(material: Material, record: Run) -> Outcome:
     """The training of a run, with everything that hangs on it: validation, samples, monitors. Where there are other ranks, each calls this."""
     walk = material.walk
@@ -53,15 +61,11 @@ def train_run(material: Material, record: Run) -> Outcome:
     if not ranks.is_first:
         record = SilentRun.of(record)
     record_findings(walk, record)
-    steps = material.planned_steps()
-    every = (
-        Every(seconds=60.0)
-        if steps is None
-        else Every(steps=max(1, steps // walk.recipe.evaluate.samples.count))
-    )
+    every = samples_while_training(material)
+    outputs = [sample_hook(material, every)] if every else []
 
     def attempt() -> Outcome:
-        return train(material, record, [*checks.hooks(material, record), sample_hook(material, every)], ranks)
+        return train(material, record, [*checks.hooks(material, record), *outputs], ranks)
 
     with only_writer(record.folder) if ranks.is_first else nullcontext():
         outcome = attempt()
