@@ -16,11 +16,11 @@ from umsicht.corpus.normalise import Undecodable, decode, normalise
 from umsicht.corpus.sources import Broken, Column, Raw, SourceInfo, Unit, read_unit
 from umsicht.corpus.sources.files import reader_of
 from umsicht.corpus.sources.hub import hub_units
-from umsicht.corpus.sources.plan import walk
+from umsicht.corpus.sources.plan import plan_sources, walk
 from umsicht.corpus.sources.starter import markup_to_text, starter_units
 from umsicht.corpus.sources.web import html_to_text
 from umsicht.findings import UserError
-from umsicht.recipe.corpus import NormaliseSettings, SourceSettings
+from umsicht.recipe.corpus import CorpusSettings, NormaliseSettings, SourceSettings
 
 
 def read(path: Path, name: str | None = None) -> list[Raw | Broken | Column]:
@@ -284,6 +284,11 @@ def test_lines_in_utf_16_are_read(tmp_path: Path) -> None:
     lines = b"".join(json_line(k) for k in range(3_000)).decode()
     expected = [text for _, text in rows_of(tmp_path / "a.jsonl", [lines.encode()])]
     assert [text for _, text in rows_of(tmp_path / "a.jsonl", [lines.encode("utf-16")])] == expected
+    settings = SourceSettings.model_validate(
+        {"name": "s", "kind": "files", "path": str(tmp_path / "a.jsonl"), "licence": "CC0-1.0"}
+    )
+    (unit,) = plan_sources(CorpusSettings(sources=(settings,), partition_bytes=100_000), tmp_path).units
+    assert unit.stop is None
     cut = rows_of(tmp_path / "a.jsonl", [lines.encode("utf-16")[:-1]])
     assert len(cut) >= 2_999 and cut[-1][1] == "unreadable"
 

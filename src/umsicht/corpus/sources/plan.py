@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import fnmatch
 import os
 from collections.abc import Sequence
@@ -207,7 +208,7 @@ def _cut(unit: Unit, partition: int) -> list[Unit]:
     path = unit.paths[0]
     if unit.bytes <= 2 * partition or unit.limit_bytes is not None or streams.is_remote(path):
         return [unit]
-    if unit.reader == "jsonl" and not path.lower().endswith(streams.COMPRESSIONS):
+    if unit.reader == "jsonl" and not path.lower().endswith(streams.COMPRESSIONS) and not _is_utf16(path):
         starts = _line_starts(Path(path), unit.bytes, partition)
         return [
             replace(unit, start=start, stop=stop, bytes=stop - start)
@@ -229,6 +230,12 @@ def _cut(unit: Unit, partition: int) -> list[Unit]:
             for first in range(0, groups, step)
         ]
     return [unit]
+
+
+def _is_utf16(path: str) -> bool:
+    """Whether a file begins with a mark of UTF-16, in which a line end is no single byte."""
+    with streams.open_bytes(path) as file:
+        return file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 def _line_starts(path: Path, size: int, step: int) -> list[int]:
