@@ -3,7 +3,7 @@
 A small model (width 64, 4 layers, 1,024 tokens of vocabulary, rows of 128) is trained on 128,000 tokens of the Python library's sources and documentation
 strings, 1,024 tokens a step, once with the defaults and once with one of them changed, with the same seeds (starting weights and order of data). The
 figure is the difference in bits per byte on held-out text, mean over the seeds with its 95 % interval (Student's t over the pairs): positive where the default is
-better. Tokens are equal, not time; the last column says what a change costs in processor time. No figure has a target: what loses is shown as what wins.
+better. Tokens are equal, not time; the last column says what a change costs in processor time. No figure has a target: what loses is shown like what wins.
 """
 
 from __future__ import annotations
