@@ -30,6 +30,8 @@ COUNT = np.dtype(
     ]
 )
 """A line of a source: in how many documents it stands, bytes of all its occurrences, and the first of them."""
+BYTES_A_LINE = 400
+"""Memory of one line in a pass, as measured: its row read, sorted and merged."""
 TOP_LINES = 100
 CODE_DOMAIN = "code"
 
@@ -134,7 +136,7 @@ def merge_tasks(
     files: Sequence[str], lines: int, needed: Sequence[int], memory_bytes: int, folder: Path
 ) -> list[MergeTask]:
     """Ranges of the hash space, so many that one fits into memory."""
-    passes = max(1, -(-lines * COUNT.itemsize * 4 // memory_bytes))
+    passes = max(1, -(-lines * BYTES_A_LINE // memory_bytes))
     edges = [(1 << 64) * number // passes for number in range(passes + 1)]
     return [
         MergeTask(

@@ -16,8 +16,8 @@ from umsicht.corpus.work import Workspace
 from umsicht.record import QUIET, Progress
 from umsicht.words import t
 
-BYTES_A_KEY = 40
-"""Memory of one index key in a pass."""
+BYTES_A_KEY = 80
+"""Memory of one index key in a pass, as measured."""
 PAIR_RANGE_TEXTS = 400_000
 """Texts whose pairs one task filters and verifies."""
 
