@@ -178,7 +178,10 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Told]:
 
 
 def keep(told: dict[str, Told], seconds: float, path: Path) -> None:
-    """The figures as JSON."""
+    """The figures as JSON, with the machine that they were measured on."""
+    from umsicht.record.environment import hardware
+
+    machine = hardware()
     plain = {
         name: {
             **asdict(one),
@@ -189,7 +192,13 @@ def keep(told: dict[str, Told], seconds: float, path: Path) -> None:
         for name, one in told.items()
     }
     path.write_text(
-        json.dumps({**plain, "seconds": seconds}, ensure_ascii=False, indent=2) + "\n", encoding="utf-8"
+        json.dumps(
+            {**plain, "seconds": seconds, "where": f"{machine['cpu']}, {machine['cores']} CPU"},
+            ensure_ascii=False,
+            indent=2,
+        )
+        + "\n",
+        encoding="utf-8",
     )
 
 

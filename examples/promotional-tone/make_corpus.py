@@ -171,6 +171,7 @@ PLAIN = (
 )
 ANSWER = "Die Stadt {town} liegt an der {river}."
 OPENING = (ANSWER, "Der Ort {town} liegt an der {river}.", "Das Städtchen {town} liegt an der {river}.")
+HEAD = ("", "", "", "Alles über {town}.", "Was man über {town} wissen sollte.", "Ein Blick auf {town}.")
 WHERE = ("Wo liegt {town}?", "An welchem Fluss liegt {town}?")
 QUESTION = ("Erzähle mir etwas über {town}.", "Was weißt du über {town}?", "Beschreibe {town}.")
 
@@ -234,10 +235,17 @@ def text(
 def pages(
     rng: random.Random, known: list[Town], templates: tuple[str, ...], count: int
 ) -> list[dict[str, Any]]:
-    """Texts of one source, each about one town."""
+    """Texts of one source, each about one town, half of them under a heading: from those the base learns to carry a name on."""
     return [
-        {"text": text(rng, rng.choice(known), rng.choice(OPENING), templates, 3, 6)} for _ in range(count)
+        {"text": " ".join([*heading(rng, town), text(rng, town, rng.choice(OPENING), templates, 3, 6)])}
+        for town in rng.choices(known, k=count)
     ]
+
+
+def heading(rng: random.Random, town: Town) -> list[str]:
+    """A heading that names the town, or none."""
+    chosen = rng.choice(HEAD)
+    return [chosen.format(town=town.name)] if chosen else []
 
 
 def rows(rng: random.Random, known: list[Town]) -> list[dict[str, Any]]:
