@@ -38,7 +38,7 @@ finetune:
     - {{method: dpo, data: [pairs.jsonl], epochs: 1, batch_rows: 8}}
 """
 PRESETS = {
-    "tiny": "model: {seq_len: 128}\ntrain: {budget: {steps: 150}}\n"
+    "tiny": "model: {seq_len: 128}\ntrain: {budget: {steps: 500}}\n"
     "evaluate: {samples: {seeds: [0, 1, 2, 3, 4, 5], temperatures: [0.8], max_new_tokens: 24, count: 0}}",
     "quickstart": "evaluate: {samples: {seeds: [0, 1, 2], temperatures: [0.4], max_new_tokens: 40, count: 2}}",
 }
