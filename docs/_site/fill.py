@@ -115,7 +115,7 @@ def tone(is_german: bool) -> str:
         values = [percent.format(one[key] * (100 if is_german else 1)) for one in (before, after)]
         lines.append(f"| {german_text if is_german else english} | {values[0]} | {values[1]} |")
     lines.append("")
-    for number in range(2):
+    for number in range(4):
         question = before["questions"][number]
         lines += [f"> **{question}**", ">", f"> *{heads[0]}:* {before['answers'][number]}", ">"]
         lines += [f"> *{heads[1]}:* {after['answers'][number]}", ""]
