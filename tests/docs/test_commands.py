@@ -37,6 +37,7 @@ FAILS = {
     "doctor": (0, 1),
     "check": (0, 1),
     "plan": (0, 1),
+    "corpus": (0, 1),
 }
 """Verbs whose exit code says what they found, not whether they ran."""
 SERVERS = {"dashboard", "watch"}
@@ -92,6 +93,10 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         shutil.copytree(folder / "quickstart", folder / project)
         (folder / project / "recipe.yaml").write_text(recipe)
     fill(folder)
+    made = umsicht(
+        folder, "experiment", "new", "--from", "my-model", "--set", "train.optimizer.matrix_rate=0.03"
+    )
+    assert made.returncode == 0, made.stderr
     yield folder
 
 
@@ -101,6 +106,11 @@ def fill(folder: Path) -> None:
     (folder / "runs").mkdir()
     for label in ("a-0", "a-1", "a-2", "b-0", "b-1", "b-2", "mine"):
         shutil.copytree(run, folder / "runs" / label)
+        if label.startswith("b-"):
+            path = folder / "runs" / label / "manifest.json"
+            manifest = json.loads(path.read_text())
+            manifest["recipe"].setdefault("train", {}).setdefault("optimizer", {})["matrix_rate"] = 0.03
+            path.write_text(json.dumps(manifest))
     for number in (0, 1):
         for label, shift in (("old", 0.1), ("new", 0.0)):
             rows = [
@@ -151,10 +161,11 @@ def filled(words: list[str], folder: Path) -> list[str]:
     """The command with the pages' placeholders filled in."""
     run = next(path for path in sorted((folder / "my-model" / "runs").iterdir()) if "sft" not in path.name)
     tokenizer = next((folder / "quickstart" / "artifacts" / "tokenizer").iterdir())
+    planned = next((folder / "my-model" / "experiments").glob("*.yaml"))
     values = {
         "my-model/runs/base-1a2b3c": f"my-model/runs/{run.name}",
         "artifacts/tokenizer/NAME-ID": str(tokenizer),
-        "my-model/experiments/NAME.yaml": "my-model/experiments/matrix_rate-0.03.yaml",
+        "my-model/experiments/NAME.yaml": str(planned.relative_to(folder)),
         "path/to/hf-model": "out",
         "hf-model-": "my-model",
         "RUN@1000": f"my-model/runs/{run.name}@300",
