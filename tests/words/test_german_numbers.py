@@ -20,6 +20,14 @@ def test_fractions_and_percents(said: None, lang: str, shown: str) -> None:
     assert words.t("any.seen", lang=lang, share="20.5%", rate=0.05, loss=1.2345, step=1200) == shown
 
 
+@pytest.mark.parametrize("text", ["4,249", "12.000", "0,5", "3:10 min"])
+def test_text_in_a_sentence_is_final(said: None, text: str) -> None:
+    """What a page has written in German already must not be turned back."""
+    assert words.t("any.seen", lang="de", share=text, rate=0.5, loss=1.0, step=1).startswith(
+        f"{text} bei 0,5"
+    )
+
+
 def test_a_command_keeps_its_points(said: None) -> None:
     assert words.t("any.seen_fix", lang="de", rate=0.05) == "--set a=0.05"
 

@@ -12,7 +12,7 @@ from umsicht.cli.output import TerminalProgress, console, human, print_finding, 
 from umsicht.cli.projects import project_of
 from umsicht.findings import Finding, UserError
 from umsicht.record import Artifact
-from umsicht.words import t
+from umsicht.words import numerals, t
 
 corpus = cyclopts.App(name="corpus", help=t("cli.verb.corpus"))
 classifier = cyclopts.App(name="classifier", help=t("corpus.cli.classifier"))
@@ -211,10 +211,18 @@ def count(
         _print_ledger(ledger, totals)
         if counted and counted.cached:
             print(t("corpus.cli.cached", n=counted.cached, total=counted.documents))
-        print(t("corpus.cli.usable", tokens=human(usable), disk=human(made.report["disk_bytes"], "B")))
+        print(
+            t(
+                "corpus.cli.usable",
+                tokens=numerals(human(usable)),
+                disk=numerals(human(made.report["disk_bytes"], "B")),
+            )
+        )
         if need is not None:
             key = "corpus.cli.enough" if usable >= need else "corpus.cli.not_enough"
-            print(t(key, have=human(usable), need=human(need), epochs=f"{need / max(usable, 1):.1f}"))
+            print(
+                t(key, have=numerals(human(usable)), need=numerals(human(need)), epochs=need / max(usable, 1))
+            )
     return 0 if need is None or usable >= need else 1
 
 

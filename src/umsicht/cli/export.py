@@ -7,7 +7,7 @@ from typing import Literal
 
 from umsicht.cli.output import print_json
 from umsicht.cli.projects import find_run
-from umsicht.words import t
+from umsicht.words import numerals, t
 
 
 def export(
@@ -47,6 +47,6 @@ def export(
     if json:
         print_json(written.to_dict())
     else:
-        difference = f"{written.largest_difference:.2g}"
+        difference = numerals(f"{written.largest_difference:.2g}")
         print(t("finetune.export_done", path=out, difference=difference, tokens=written.probe_tokens))
     return 0

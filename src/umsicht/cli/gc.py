@@ -7,7 +7,7 @@ from pathlib import Path
 from umsicht.cli.output import human
 from umsicht.cli.projects import project_of
 from umsicht.record.project import collect_garbage, garbage
-from umsicht.words import t
+from umsicht.words import numerals, t
 
 
 def gc(folder: Path = Path(), *, yes: bool = False) -> int:
@@ -27,9 +27,16 @@ def gc(folder: Path = Path(), *, yes: bool = False) -> int:
         return 0
     for item in found:
         key = "cli.gc.removed" if yes else "cli.gc.would"
-        print(t(key, path=item.path, reason=t(f"cli.gc.{item.reason}"), size=human(item.size_bytes, "B")))
+        print(
+            t(
+                key,
+                path=item.path,
+                reason=t(f"cli.gc.{item.reason}"),
+                size=numerals(human(item.size_bytes, "B")),
+            )
+        )
     if yes:
-        print(t("cli.gc.freed", size=human(collect_garbage(project, found), "B")))
+        print(t("cli.gc.freed", size=numerals(human(collect_garbage(project, found), "B"))))
     else:
-        print(t("cli.gc.total", size=human(sum(item.size_bytes for item in found), "B")))
+        print(t("cli.gc.total", size=numerals(human(sum(item.size_bytes for item in found), "B"))))
     return 0

@@ -12,7 +12,7 @@ from umsicht.cli.output import duration, human, print_finding, print_json, print
 from umsicht.cli.plan_sweep import sweep
 from umsicht.findings import Finding, UserError
 from umsicht.record.progress import QUIET
-from umsicht.words import t
+from umsicht.words import numerals, t
 
 plan = cyclopts.App(name="plan", help=t("cli.verb.plan"))
 
@@ -117,7 +117,9 @@ def context(
         )
         for one in said.figures
     ]
-    title = t("plan.context.title", tokens=human(said.tokens), documents=f"{said.documents:,}")
+    title = t(
+        "plan.context.title", tokens=numerals(human(said.tokens)), documents=numerals(f"{said.documents:,}")
+    )
     print_table([t(f"plan.context.column.{name}") for name in names], rows, title=title)
     print(t("plan.context.recommended", seq_len=said.recommended_seq_len, packing=said.recommended_packing))
     if said.filled_seq_len > said.recommended_seq_len:
@@ -213,7 +215,9 @@ def cluster(
         )
         for one in plans
     ]
-    title = t("plan.cluster.title", parameters=human(cost.parameters), tokens=human(tokens))
+    title = t(
+        "plan.cluster.title", parameters=numerals(human(cost.parameters)), tokens=numerals(human(tokens))
+    )
     print_table([t(f"plan.cluster.column.{name}") for name in columns], rows, title=title)
     print(
         t(
@@ -221,7 +225,7 @@ def cluster(
             device=device,
             mfu=f"{100 * mfu:.0f}",
             tflops=f"{DEVICES[device].flops_per_s / 1e12:.0f}",
-            mtbf=f"{mtbf_device_hours:,.0f}",
+            mtbf=numerals(f"{mtbf_device_hours:,.0f}"),
             checkpoint=f"{checkpoint_s:.0f}",
             restart=f"{restart_s:.0f}",
         )

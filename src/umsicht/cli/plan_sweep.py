@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from umsicht.cli.output import duration, print_json, print_table
-from umsicht.words import t
+from umsicht.words import numerals, t
 
 
 def sweep(recipe: Path, *, seconds: float = 300.0, out: Path | None = None, json: bool = False) -> int:
@@ -62,10 +62,10 @@ def _show(said: dict[str, Any]) -> None:
             key,
             small=said["small_width"],
             large=said["large_width"],
-            at_small=f"{said['small_factor']:.3g}",
-            at_large=f"{said['large_factor']:.3g}",
+            at_small=numerals(f"{said['small_factor']:.3g}"),
+            at_large=numerals(f"{said['large_factor']:.3g}"),
             target=said["target_width"],
-            factor=f"{said['factor']:.3g}",
+            factor=numerals(f"{said['factor']:.3g}"),
         )
     )
     print(t("plan.sweep.one_seed"))

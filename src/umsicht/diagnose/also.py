@@ -6,6 +6,7 @@ from typing import Any
 
 from umsicht.diagnose.model import Also, Gap
 from umsicht.diagnose.rules import Case, Ruling, slice_rises
+from umsicht.diagnose.written import written
 from umsicht.words import t
 
 
@@ -48,12 +49,8 @@ def find(case: Case, gap: Gap | None, ruling: Ruling) -> tuple[Also, ...]:
         if slice_ is not None:
             found.append(("slice-rises", slice_.numbers))
     return tuple(
-        Also(name, numbers, t(f"diagnose.also.{name}", **_shown(numbers))) for name, numbers in found
+        Also(name, numbers, t(f"diagnose.also.{name}", **written(numbers))) for name, numbers in found
     )
-
-
-def _shown(numbers: dict[str, Any]) -> dict[str, Any]:
-    return {key: f"{value:.4g}" if isinstance(value, float) else value for key, value in numbers.items()}
 
 
 def _at_end(case: Case) -> bool:

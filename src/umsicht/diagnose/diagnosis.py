@@ -18,6 +18,7 @@ from umsicht.diagnose.model import Diagnosis, Evidence
 from umsicht.diagnose.record_reader import apply_manifest, from_columns
 from umsicht.diagnose.rules import Case, Ruling
 from umsicht.diagnose.thresholds import DEFAULT, Thresholds
+from umsicht.diagnose.written import written
 from umsicht.record.columns import Columns
 from umsicht.record.manifest import read_manifest
 from umsicht.words import t
@@ -105,14 +106,10 @@ def _evidence(ruling: Ruling) -> tuple[Evidence, ...]:
 
 
 def _summary(ruling: Ruling) -> str:
-    shown = {key: _show(value) for key, value in ruling.numbers.items()}
+    shown = written(ruling.numbers)
     if "would_be" in shown:
         shown["would_be"] = t(f"diagnose.verdict.{ruling.numbers['would_be']}")
     return t(f"diagnose.reason.{ruling.reason}", **shown)
-
-
-def _show(value: Any) -> Any:
-    return f"{value:.4g}" if isinstance(value, float) else "?" if value is None else value
 
 
 def _facts(case: Case, ruling: Ruling) -> dict[str, Any]:

@@ -103,6 +103,7 @@ def localise(text: str, lang: str) -> str:
     return text.translate(_MARKS) if lang == "de" else text
 
 
+_PERCENT = re.compile(r"-?\d+(\.\d+)?%")
 _NUMBER = r"[-+−±]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[-+]?\d+)?"
 _NUMERALS = re.compile(
     rf"[\[(]?{_NUMBER}(?:(?<=\d) ?[A-Za-zµ%]{{1,3}}\b|(?<=\d) ?%|[ –…/\[\]();:±]|, |(?<![\d.]){_NUMBER})*"
@@ -128,6 +129,9 @@ class _German(float):
 
 
 def _german(value: object) -> object:
+    """Fractions and plain percents; any other text is final, because `4,249` does not say in whose notation it was written."""
     if isinstance(value, float):
         return _German(value)
-    return numerals(value, "de") if isinstance(value, str) else value
+    if isinstance(value, str) and _PERCENT.fullmatch(value):
+        return numerals(value, "de")
+    return value
