@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -11,8 +12,8 @@ import torch
 from toy import VOCAB, ToyModel, settings
 
 from umsicht.findings import UserError
-from umsicht.guard.monitors.curve import CurveMonitor
-from umsicht.recipe.guard import MonitorSettings
+from umsicht.guard.monitors import CurveMonitor, monitors
+from umsicht.recipe.guard import GuardSettings, MonitorSettings
 from umsicht.recipe.train import BudgetSettings
 from umsicht.record import Run
 from umsicht.tokens.batch import IGNORE
@@ -21,7 +22,7 @@ from umsicht.tokens.growth import Growth
 from umsicht.tokens.packed import PackedSource
 from umsicht.train import Trainer
 from umsicht.train.budget import growth_of, planned_tokens, total_steps
-from umsicht.train.hooks import CallHook, Hook
+from umsicht.train.hooks import CallHook, Hook, View
 from umsicht.train.shares import micro_batches
 
 PHASES = {"small_batches": 4, "small_share": 0.5}
@@ -125,6 +126,22 @@ def test_a_length_that_only_the_clock_knows_is_refused() -> None:
 
 def test_growth_is_no_alarm(tmp_path: Path) -> None:
     """Noise falls and the course changes where the batch doubles: the monitor knows it for what it is."""
-    trainer = train(tmp_path / "run", 400, hooks=(CurveMonitor(MonitorSettings()),), log_every=50)
+    watching = monitors(
+        GuardSettings(), source=source(400), settings=settings(400, phases=PHASES), schedule_steps=400
+    )
+    curve = next(hook for hook in watching if isinstance(hook, CurveMonitor))
+    assert list(curve.growing) == [start + 1 for start in Growth(4, 0.5, 400).starts]
+    trainer = train(tmp_path / "run", 400, hooks=(curve,), log_every=50)
     assert trainer.run.findings() == []
     assert trainer.run.manifest["outcome"] == {"reason": "finished", "step": 400}
+
+
+def test_batches_of_uneven_size_do_not_blind_the_monitor() -> None:
+    """Rows of fine-tuning are as long as they are: only growth that is declared begins a new trend."""
+    curve = CurveMonitor(MonitorSettings())
+    for step in range(1, 200):
+        batch = SimpleNamespace(targets=torch.zeros(4, 10 + step % 7))
+        curve.after_backward(
+            cast("View", SimpleNamespace(step=step, loss=2.0, lr=0.1, grad_norm=1.0, batch=batch))
+        )
+    assert len(curve.rule.trend) == curve.rule.trend.maxlen

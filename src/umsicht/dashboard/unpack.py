@@ -46,7 +46,7 @@ def rows_of(run_folder: Path, step: int) -> list[Json]:
         packing=settings.packing,
         mix=settings.mix,
         total_steps=facts.manifest.get("planned_steps"),
-        growth=_growth(mapping(recipe["train"].get("phases")), facts.manifest.get("planned_steps")),
+        growth=_growth(recipe["train"], facts.manifest.get("planned_steps")),
         eos_id=data.eos_id,
     )
     tokenizer = import_module("umsicht.tokenizer").Tokenizer.load(tokenizer_artifact[0])
@@ -54,12 +54,10 @@ def rows_of(run_folder: Path, step: int) -> list[Json]:
     return [_row(number, batch, data, tokenizer) for number in range(min(MOST_ROWS, batch.inputs.shape[0]))]
 
 
-def _growth(phases: Json, steps: Any) -> Any:
+def _growth(recipe: Json, steps: Any) -> Any:
     """How the run's batch grows, where it does."""
-    first = phases.get("small_batches")
-    if not first or not steps:
-        return None
-    return import_module("umsicht.tokens.growth").Growth(first, phases["small_share"], steps)
+    phases = import_module("umsicht.recipe.train").PhaseSettings.model_validate(mapping(recipe.get("phases")))
+    return import_module("umsicht.train.budget").growth_of(phases, steps)
 
 
 def _row(number: int, batch: Any, data: Any, tokenizer: Any) -> Json:

@@ -10,7 +10,7 @@ import numpy as np
 
 from umsicht.corpus.kernels.jit import boolean, int64, kernel, readable, void, writable
 from umsicht.corpus.kernels.shingles import EDGES
-from umsicht.corpus.kernels.words import BYTES
+from umsicht.corpus.kernels.words import BYTES, begins
 
 SPACE, WORD, TARGET, CALLEE, OF_CODE, BRACKET, SIGN, OPERATOR = (1 << k for k in range(8))
 """White space; parts of words; what is assigned to; what is called; what makes a keyword code; brackets; signs; signs that go before an equals sign."""
@@ -36,16 +36,6 @@ def _kinds() -> Any:
 
 
 CODE_KINDS = _kinds()
-
-
-@kernel(boolean(BYTES, int64, int64, BYTES))
-def _begins(buffer: Any, at: int, end: int, text: Any) -> bool:
-    if at + len(text) > end:
-        return False
-    same = True
-    for k in range(len(text)):
-        same &= buffer[at + k] == text[k]
-    return same
 
 
 @kernel(boolean(BYTES, int64, int64, BYTES, EDGES))
@@ -173,8 +163,8 @@ def _shaped(buffer: Any, start: int, end: int, tail: int) -> bool:
         (first == 47 and (second == 47 or second == 42))
         or (first == 42 and second == 47)
         or (first == 35 and second == 33)
-        or _begins(buffer, start, end, _PHP)
-        or _begins(buffer, start, end, _REMARK)
+        or begins(buffer, start, end, _PHP)
+        or begins(buffer, start, end, _REMARK)
         or (first == 45 and second == 45 and start + 2 < tail and CODE_KINDS[buffer[start + 2]] & 1 != 0)
     ):
         return True
@@ -204,8 +194,8 @@ def _comment(buffer: Any, start: int, end: int) -> bool:
         or first == 42
         or (first == 47 and second == 47)
         or (first == 45 and second == 45)
-        or _begins(buffer, start, end, _QUOTES)
-        or _begins(buffer, start, end, _APOSTROPHES)
+        or begins(buffer, start, end, _QUOTES)
+        or begins(buffer, start, end, _APOSTROPHES)
     )
 
 

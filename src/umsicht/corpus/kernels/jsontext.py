@@ -10,7 +10,7 @@ import numpy as np
 
 from umsicht.corpus.kernels.jit import boolean, inline, int64, kernel, uint64, writable
 from umsicht.corpus.kernels.shingles import EDGES
-from umsicht.corpus.kernels.words import BYTES
+from umsicht.corpus.kernels.words import BYTES, begins
 
 _STOP = np.ones(256, np.uint8)
 """Bytes that a string is not simply copied over: its end, escapes, control characters."""
@@ -153,22 +153,13 @@ def _past_number(data: Any, at: Any, end: Any) -> Any:
     return at
 
 
-@kernel(boolean(BYTES, uint64, uint64, BYTES))
-def _is_word(data: Any, at: Any, end: Any, word: Any) -> Any:
-    if at + np.uint64(len(word)) > end:
-        return False
-    same = True
-    for k in range(np.uint64(len(word))):
-        same &= data[at + k] == word[k]
-    return same
-
-
 @kernel(uint64(BYTES, uint64, uint64))
 def _past_plain(data: Any, at: Any, end: Any) -> Any:
     """Behind a number, `true`, `false` or `null`."""
-    if _is_word(data, at, end, _TRUE) or _is_word(data, at, end, _NULL):
+    place, stop = np.int64(at), np.int64(end)
+    if begins(data, place, stop, _TRUE) or begins(data, place, stop, _NULL):
         return at + np.uint64(4)
-    if _is_word(data, at, end, _FALSE):
+    if begins(data, place, stop, _FALSE):
         return at + np.uint64(5)
     return _past_number(data, at, end)
 
@@ -190,7 +181,7 @@ def _line(data: Any, at: Any, end: Any, field: Any, out: Any, places: Any) -> An
             at += ONE
         if at >= end or data[at] != 34:
             return False
-        wanted = at - name == np.uint64(len(field)) and _is_word(data, name, end, field)
+        wanted = at - name == np.uint64(len(field)) and begins(data, np.int64(name), np.int64(at), field)
         at = _past_space(data, at + ONE, end)
         if at >= end or data[at] != 58:
             return False

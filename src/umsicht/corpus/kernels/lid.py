@@ -37,6 +37,14 @@ def hash_of(buffer: Any, start: int, end: int) -> int:
     return value  # type: ignore[no-any-return]
 
 
+@inline
+def _word_end(buffer: Any, at: Any, end: Any) -> Any:
+    """The space after a word, or the end of the text."""
+    while at < end and buffer[at] != 32:
+        at += 1
+    return at
+
+
 @kernel(int64(readable("uint64"), INTS, uint64))
 def find_word(keys: Any, rows: Any, value: Any) -> int:
     """The row of a word by its hash; -1 where the vocabulary does not have it."""
@@ -163,9 +171,7 @@ def score_nodes(
         end = ends[text]
         at = starts[text]
         while at < end:
-            stop = at
-            while stop < end and buffer[stop] != 32:
-                stop += 1
+            stop = _word_end(buffer, at, end)
             row = find_word(word_keys, word_rows, hash_of(buffer, at, stop))
             if row >= 0:
                 found += 1
@@ -200,9 +206,7 @@ def count_words(buffer: Any, starts: Any, ends: Any, keys: Any, values: Any, out
         end = ends[text]
         at = starts[text]
         while at < end:
-            stop = at
-            while stop < end and buffer[stop] != 32:
-                stop += 1
+            stop = _word_end(buffer, at, end)
             value = find_word(keys, values, hash_of(buffer, at, stop))
             if value >= 0:
                 out[text, value] += 1

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from umsicht.corpus.kernels.jit import boolean, inline, int64, kernel, readable, void, writable
 from umsicht.corpus.kernels.shingles import EDGES
-from umsicht.corpus.kernels.words import BYTES
+from umsicht.corpus.kernels.words import BYTES, begins
 
 SCRIPTS = (
     ("kana", 0x3040, 0x30FF),
@@ -143,16 +143,6 @@ def _token_end(buffer: Any, at: int, stop: int, kinds: Any) -> int:
     return min(at, stop)
 
 
-@kernel(boolean(BYTES, int64, int64, readable("uint8")))
-def _starts(buffer: Any, at: int, stop: int, text: Any) -> bool:
-    if at + len(text) > stop:
-        return False
-    same = True
-    for k in range(len(text)):
-        same &= buffer[at + k] == text[k]
-    return same
-
-
 _HTTP = np.frombuffer(b"http", np.uint8)
 _COLON = np.frombuffer(b"://", np.uint8)
 _WWW = np.frombuffer(b"www.", np.uint8)
@@ -197,16 +187,16 @@ def _skip(buffer: Any, at: int, stop: int, kinds: Any, token_start: bool) -> int
             if q < stop and buffer[q] == 41:
                 return q + 1
     elif b == 104:
-        if _starts(buffer, at, stop, _HTTP):
+        if begins(buffer, at, stop, _HTTP):
             q = at + 4
             if q < stop and buffer[q] == 115:
                 q += 1
-            if _starts(buffer, q, stop, _COLON):
+            if begins(buffer, q, stop, _COLON):
                 end = _token_end(buffer, q + 3, stop, kinds)
                 if end > q + 3:
                     return end
     elif b == 119:
-        if _starts(buffer, at, stop, _WWW):
+        if begins(buffer, at, stop, _WWW):
             end = _token_end(buffer, at + 4, stop, kinds)
             if end > at + 4:
                 return end

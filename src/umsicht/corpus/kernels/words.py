@@ -32,6 +32,17 @@ def mix(value: Any) -> Any:
     return value ^ (value >> S33)
 
 
+@kernel(boolean(BYTES, int64, int64, BYTES))
+def begins(buffer: Any, at: Any, end: Any, text: Any) -> bool:
+    """Whether `text` stands at a place."""
+    if at + len(text) > end:
+        return False
+    same = True
+    for k in range(len(text)):
+        same &= buffer[at + k] == text[k]
+    return same
+
+
 @inline
 def _is_digit(code: Any) -> Any:
     """What a character folds to, with the mark of scripts without spaces taken off."""

@@ -14,6 +14,7 @@ from umsicht.recipe.guard import GuardSettings
 from umsicht.recipe.train import TrainSettings
 from umsicht.record import Run
 from umsicht.tokens.batch import IGNORE
+from umsicht.train.budget import growth_of
 from umsicht.train.hooks import Hook
 from umsicht.train.objective import LanguageModelling
 
@@ -43,12 +44,14 @@ def monitors(
         total: torch.Tensor = computed(model, batch).objective / max(1, count)
         return total
 
+    growth = growth_of(settings.phases, schedule_steps) if schedule_steps else None
+    growing = [start + 1 for start in growth.starts] if growth else []
     every = check.monitors.every
     return [
         NonFiniteMonitor(loss, tokenizer, every),
         LedgerMonitor(source, check.monitors),
         RateMonitor(settings, schedule_steps),
-        CurveMonitor(check.monitors, tokenizer),
+        CurveMonitor(check.monitors, tokenizer, growing),
         LayerMonitor(every),
         SpeedMonitor(),
         ScoreMonitor(),

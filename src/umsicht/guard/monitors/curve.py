@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from umsicht.findings import Finding
@@ -19,22 +20,23 @@ class CurveMonitor(Hook):
 
     name = "guard-curve"
 
-    def __init__(self, settings: MonitorSettings, tokenizer: Any = None) -> None:
+    def __init__(
+        self, settings: MonitorSettings, tokenizer: Any = None, growing: Collection[int] = ()
+    ) -> None:
+        """`growing`: the steps, counted from 1, from which on the batch is declared to be larger."""
         self.settings = settings
         self.tokenizer = tokenizer
         self.rule = SpikeRule()
         self.alarms = 0
         self.spiking_since: int | None = None
         self.norms: list[float] = []
-        self.size: int | None = None
+        self.growing = growing
 
     def after_backward(self, view: View) -> Skip | None:
         """One step."""
-        size = None if view.batch is None else int(view.batch.targets.numel())
-        if self.size is not None and size != self.size:
-            # A batch that grows as declared changes the loss's course and its noise: the trend before says nothing of what follows.
+        if view.step in self.growing:
+            # A batch that grows changes the loss's course and its noise: the trend before says nothing of what follows.
             self.rule.trend.clear()
-        self.size = size
         alarm = self.rule.see(view.step, view.loss, view.lr)
         normal = sorted(self.norms)[len(self.norms) // 2] if self.norms else view.grad_norm
         if alarm is None:
@@ -94,11 +96,9 @@ class CurveMonitor(Hook):
             "alarms": self.alarms,
             "since": self.spiking_since,
             "norms": self.norms,
-            "size": self.size,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The inverse of `state_dict`."""
         self.rule.load_state_dict(state["rule"])
         self.alarms, self.spiking_since, self.norms = state["alarms"], state["since"], list(state["norms"])
-        self.size = state.get("size")

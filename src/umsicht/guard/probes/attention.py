@@ -158,17 +158,12 @@ def sharpness(tap: Listener) -> Iterator[Finding]:
 
 
 def attention(subject: Subject, tap: Listener) -> Iterator[Finding]:
+    """Every call: rows that see something, no dropout in evaluation, and the scale that is declared or usual, the same in all layers."""
     declared = subject.declared.attention_scale
     for index, call in enumerate(tap.calls):
         usual = declared or 1 / math.sqrt(call["width"])
         if call["empty_rows"] and not _pads(subject):
-            yield Finding(
-                "NUMERIC/attention-row-empty",
-                "stop",
-                STAGE,
-                location=f"model: attention call {index}",
-                numbers=numbers(rows=call["empty_rows"]),
-            )
+            yield _empty_rows(index, call["empty_rows"])
             return
         if call["dropout"] and not subject.declared.dropout_in_eval:
             yield Finding(
@@ -181,14 +176,7 @@ def attention(subject: Subject, tap: Listener) -> Iterator[Finding]:
             return
         ratio = call["scale"] / usual
         if ratio > 1.05 or ratio < 0.95:
-            grade = grade_if(bool(declared) or ratio > 3 or ratio < 0.3)
-            yield Finding(
-                "NUMERIC/attention-scale",
-                grade,
-                STAGE,
-                location=f"model: attention call {index}",
-                numbers=numbers(scale=call["scale"], usual=usual, ratio=ratio, width=call["width"]),
-            )
+            yield _scale(index, call["scale"], usual, call["width"], is_sure=bool(declared))
             return
     scales = {round(call["scale"], 6) for call in tap.calls}
     widths = {call["width"] for call in tap.calls}
@@ -208,13 +196,7 @@ def attention(subject: Subject, tap: Listener) -> Iterator[Finding]:
         return
     for index, call in enumerate(tap.softmaxes):
         if call["empty_rows"] and not _pads(subject):
-            yield Finding(
-                "NUMERIC/attention-row-empty",
-                "stop",
-                STAGE,
-                location=f"model: attention call {index}",
-                numbers=numbers(rows=call["empty_rows"]),
-            )
+            yield _empty_rows(index, call["empty_rows"])
             return
         usual = declared or 1 / math.sqrt(call["width"])
         factor = call["factor"]
@@ -224,15 +206,24 @@ def attention(subject: Subject, tap: Listener) -> Iterator[Finding]:
             and abs(factor - 1.0) > 0.02
             and not 0.95 < factor / usual < 1.05
         ):
-            ratio = factor / usual
-            yield Finding(
-                "NUMERIC/attention-scale",
-                grade_if(bool(declared) or ratio > 3 or ratio < 0.3),
-                STAGE,
-                location=f"model: attention call {index}",
-                numbers=numbers(scale=factor, usual=usual, ratio=ratio, width=call["width"]),
-            )
+            yield _scale(index, factor, usual, call["width"], is_sure=bool(declared))
             return
+
+
+def _empty_rows(index: int, rows: int) -> Finding:
+    place = f"model: attention call {index}"
+    return Finding("NUMERIC/attention-row-empty", "stop", STAGE, location=place, numbers=numbers(rows=rows))
+
+
+def _scale(index: int, scale: float, usual: float, width: int, *, is_sure: bool) -> Finding:
+    ratio = scale / usual
+    return Finding(
+        "NUMERIC/attention-scale",
+        grade_if(is_sure or ratio > 3 or ratio < 0.3),
+        STAGE,
+        location=f"model: attention call {index}",
+        numbers=numbers(scale=scale, usual=usual, ratio=ratio, width=width),
+    )
 
 
 def _pads(subject: Subject) -> bool:

@@ -26,9 +26,7 @@ def checkpoint_integrity(subject: Subject) -> Iterator[Finding]:
     run = trainer.run
     path = checkpoints.latest(run)
     if path is None:
-        yield Finding(
-            "CHECKPOINT/none", "stop", "checkpoint", location="checkpoint", numbers=numbers(steps=2)
-        )
+        yield _stop("CHECKPOINT/none", "checkpoint", steps=2)
         return
     loaded = checkpoints.load(path)
     yield from _same_tensors(trainer, loaded, recorder)
@@ -39,6 +37,10 @@ def checkpoint_integrity(subject: Subject) -> Iterator[Finding]:
     yield from _kill(stage)
 
 
+def _stop(name: str, location: str, **counts: Any) -> Finding:
+    return Finding(name, "stop", "checkpoint", location=location, numbers=numbers(**counts))
+
+
 def _same_tensors(trainer: Any, loaded: Any, recorder: Recorder) -> Iterator[Finding]:
     own = checkpoints.snapshot_of(trainer.model.state_dict())
     wrong = [
@@ -46,12 +48,12 @@ def _same_tensors(trainer: Any, loaded: Any, recorder: Recorder) -> Iterator[Fin
     ]
     extra = sorted(set(loaded.model) - set(own))
     if wrong or extra:
-        yield Finding(
+        yield _stop(
             "LOAD-MAP/checkpoint-differs",
-            "stop",
-            "checkpoint",
-            location=f"checkpoint: {(wrong or extra)[0]}",
-            numbers=numbers(tensors=len(wrong), extra=len(extra), names=", ".join((wrong + extra)[:5])),
+            f"checkpoint: {(wrong or extra)[0]}",
+            tensors=len(wrong),
+            extra=len(extra),
+            names=", ".join((wrong + extra)[:5]),
         )
         return
     state = trainer.carried.optimizer.state_tensors()
@@ -61,12 +63,11 @@ def _same_tensors(trainer: Any, loaded: Any, recorder: Recorder) -> Iterator[Fin
         if name not in loaded.optimizer or not _bits_equal(value.cpu(), loaded.optimizer[name])
     ]
     if off or set(loaded.optimizer) - set(state):
-        yield Finding(
+        yield _stop(
             "RESUME-STATE/optimizer-not-saved",
-            "stop",
-            "checkpoint",
-            location=f"checkpoint: {off[0] if off else 'optimizer'}",
-            numbers=numbers(tensors=len(off), names=", ".join(off[:5])),
+            f"checkpoint: {off[0] if off else 'optimizer'}",
+            tensors=len(off),
+            names=", ".join(off[:5]),
         )
 
 
@@ -93,12 +94,11 @@ def _same_state(stage: Stage) -> Iterator[Finding]:
         if t.numel() and t.data_ptr() in live
     ]
     if shared:
-        yield Finding(
+        yield _stop(
             "RESUME-STATE/snapshot-shared",
-            "stop",
-            "checkpoint",
-            location=f"checkpoint: {shared[0]}",
-            numbers=numbers(tensors=len(shared), names=", ".join(shared[:5])),
+            f"checkpoint: {shared[0]}",
+            tensors=len(shared),
+            names=", ".join(shared[:5]),
         )
         return
     path = checkpoints.latest(trainer.run)
@@ -113,13 +113,7 @@ def _same_state(stage: Stage) -> Iterator[Finding]:
         found = {key: value for key, value in _as_json(state).items() if key in STATE}
         wrong = sorted(key for key in {*want, *found} if want.get(key) != found.get(key))
         if wrong:
-            yield Finding(
-                "RESUME-STATE/state",
-                "stop",
-                "checkpoint",
-                location=f"checkpoint: {wrong[0]}",
-                numbers=numbers(label=label, fields=", ".join(wrong)),
-            )
+            yield _stop("RESUME-STATE/state", f"checkpoint: {wrong[0]}", label=label, fields=", ".join(wrong))
             return
 
 
@@ -155,13 +149,7 @@ def _strict(stage: Stage, loaded: Any) -> Iterator[Finding]:
             checkpoints.restore_model(model, tensors, "rehearsal")
         except (UserError, RuntimeError, KeyError, ValueError):
             continue
-        yield Finding(
-            "LOAD-MAP/not-strict",
-            "stop",
-            "checkpoint",
-            location=f"checkpoint: {kind}",
-            numbers=numbers(kind=kind, tensors=len(tensors)),
-        )
+        yield _stop("LOAD-MAP/not-strict", f"checkpoint: {kind}", kind=kind, tensors=len(tensors))
         return
 
 
@@ -181,25 +169,18 @@ def _ties(stage: Stage, trainer: Any, loaded: Any) -> Iterator[Finding]:
     wanted = shared(fresh)
     for label, model in (("loaded", restored), ("trained", trainer.model)):
         if shared(model) != wanted:
-            yield Finding(
+            yield _stop(
                 "LOAD-MAP/tie-broken",
-                "stop",
-                "checkpoint",
-                location=f"checkpoint: {label} model",
-                numbers=numbers(tied=len(wanted), found=len(shared(model))),
+                f"checkpoint: {label} model",
+                tied=len(wanted),
+                found=len(shared(model)),
             )
             return
     config = getattr(fresh, "config", None)
     for model in (fresh, restored, trainer.model) if getattr(config, "tied", None) is True else ():
         table, head = getattr(model, "embed", None), getattr(model, "head_weight", None)
         if table is not None and head is not None and head.data_ptr() != table.weight.data_ptr():
-            yield Finding(
-                "LOAD-MAP/tie-broken",
-                "stop",
-                "checkpoint",
-                location="model: head",
-                numbers=numbers(tied=1, found=0),
-            )
+            yield _stop("LOAD-MAP/tie-broken", "model: head", tied=1, found=0)
             return
 
 
@@ -221,12 +202,8 @@ def _damage(stage: Stage, run: Any) -> Iterator[Finding]:
         finally:
             file.write_bytes(kept)
         if accepted == newest:
-            yield Finding(
-                "CHECKPOINT/damage-accepted",
-                "stop",
-                "checkpoint",
-                location=f"checkpoint: {file.name}",
-                numbers=numbers(file=file.name, bytes=len(kept)),
+            yield _stop(
+                "CHECKPOINT/damage-accepted", f"checkpoint: {file.name}", file=file.name, bytes=len(kept)
             )
             return
     torn = newest.with_name(f"step-{99_999_999:08d}")
@@ -234,12 +211,8 @@ def _damage(stage: Stage, run: Any) -> Iterator[Finding]:
     try:
         (torn / "model.safetensors").write_bytes((newest / "model.safetensors").read_bytes()[:100])
         if checkpoints.latest(run) == torn:
-            yield Finding(
-                "CHECKPOINT/damage-accepted",
-                "stop",
-                "checkpoint",
-                location="checkpoint: half-written folder",
-                numbers=numbers(file="folder", bytes=100),
+            yield _stop(
+                "CHECKPOINT/damage-accepted", "checkpoint: half-written folder", file="folder", bytes=100
             )
     finally:
         shutil.rmtree(torn)
@@ -260,23 +233,15 @@ def _kill(stage: Stage) -> Iterator[Finding]:
             break
         found = checkpoints.latest(run)
         if found is None or found.name not in (checkpoints.folder_name(2), checkpoints.folder_name(3)):
-            yield Finding(
-                "CHECKPOINT/kill-loses",
-                "stop",
-                "checkpoint",
-                location="checkpoint: killed while writing",
-                numbers=numbers(point=point, left=str(found)),
+            yield _stop(
+                "CHECKPOINT/kill-loses", "checkpoint: killed while writing", point=point, left=str(found)
             )
             return
         if found.name == checkpoints.folder_name(3):
             loaded = checkpoints.load(found)
             if any(not torch.equal(loaded.model[name], value) for name, value in tensors.items()):
-                yield Finding(
-                    "CHECKPOINT/kill-loses",
-                    "stop",
-                    "checkpoint",
-                    location="checkpoint: killed while writing",
-                    numbers=numbers(point=point, left=found.name),
+                yield _stop(
+                    "CHECKPOINT/kill-loses", "checkpoint: killed while writing", point=point, left=found.name
                 )
                 return
 
