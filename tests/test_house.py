@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import re
 import string
 import subprocess
@@ -79,6 +80,34 @@ def test_a_package_imports_only_from_packages_above_it(package: str) -> None:
             if parts[0] == "umsicht" and len(parts) > 1 and parts[1] in ORDER and parts[1] not in allowed:
                 wrong.append(f"{path.relative_to(SOURCE)} imports {name}")
     assert not wrong
+
+
+def module_file(name: str) -> Path | None:
+    """The file of a module of ours; None for other people's and for names inside a module."""
+    path = SOURCE.parent.joinpath(*name.split("."))
+    found = (path.with_suffix(".py"), path / "__init__.py")
+    return next((file for file in found if name.partition(".")[0] == "umsicht" and file.is_file()), None)
+
+
+def imported_files(path: Path) -> set[Path]:
+    """Files of ours that a file imports from, wherever in it the import stands, for types only included."""
+    files = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            files |= {module_file(alias.name) for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                files.add(module_file(f"{node.module}.{alias.name}") or module_file(node.module))
+    return {file for file in files if file is not None}
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    graph = {path: imported_files(path) for path in SOURCE.rglob("*.py")}
+    assert sum(map(len, graph.values())) > 1000
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as circle:
+        pytest.fail(" imports ".join(str(path.relative_to(SOURCE)) for path in reversed(circle.args[1])))
 
 
 @pytest.mark.parametrize("package", TORCH_FREE)

@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from bench.defaults.variants import LENGTH, ROWS, Variant
 from umsicht.recipe.train import OptimizerSettings, ScheduleSettings
 from umsicht.tokens.batch import Batch
+from umsicht.train.alone import ALONE
 from umsicht.train.average import averaged_from
 from umsicht.train.objective import LanguageModelling
 from umsicht.train.optimizer import Optimizer
-from umsicht.train.reduction import ALONE, clip
+from umsicht.train.reduction import clip
 from umsicht.train.schedule import Schedule
 
 Ids = NDArray[np.int64]

@@ -12,11 +12,12 @@ from umsicht.model import ModelConfig, build, derive
 from umsicht.recipe.model import ModelSettings
 from umsicht.recipe.train import OptimizerSettings
 from umsicht.tokens.batch import Batch
+from umsicht.train.alone import ALONE
 from umsicht.train.machine import Machine
 from umsicht.train.objective import LanguageModelling
 from umsicht.train.optimizer import Optimizer
 from umsicht.train.precision import computing
-from umsicht.train.reduction import ALONE, clip
+from umsicht.train.reduction import clip
 
 VOCAB = 50_304
 # Dense bfloat16 products of the cards' data sheets, in FLOP/s.

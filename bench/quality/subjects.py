@@ -137,9 +137,10 @@ def umsicht(family: str, vocab: int, rate: float) -> Learner:
     from umsicht.recipe.model import ModelSettings
     from umsicht.recipe.train import OptimizerSettings, ScheduleSettings
     from umsicht.tokens.batch import Batch
+    from umsicht.train.alone import ALONE
     from umsicht.train.objective import LanguageModelling
     from umsicht.train.optimizer import Optimizer
-    from umsicht.train.reduction import ALONE, clip
+    from umsicht.train.reduction import clip
     from umsicht.train.schedule import Schedule
 
     settings = ModelSettings.model_validate({"family": family, "d_model": WIDTH, "n_layers": LAYERS})

@@ -31,7 +31,8 @@ def break_a_weight(view: View) -> None:
 
 def rank(folder: Path) -> int:
     """One rank: the product's training with one more hook."""
-    from umsicht.cli.train import exit_code, walk_of
+    from umsicht.cli.train import walk_of
+    from umsicht.cli.walks import exit_code
     from umsicht.pipeline import checks
     from umsicht.pipeline.ranks import joined, material_of
     from umsicht.pipeline.training import train

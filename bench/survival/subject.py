@@ -49,7 +49,7 @@ class Subjects:
         (project / "recipe.yaml").write_text(RECIPE.format(steps=steps, k=K))
         environment = {**os.environ, "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1", "UMSICHT_LANG": "en"}
         code = (
-            "from pathlib import Path; from umsicht.cli.run import open_walk; from umsicht.pipeline.run import prepare;"
+            "from pathlib import Path; from umsicht.cli.walks import open_walk; from umsicht.pipeline.run import prepare;"
             "from umsicht.pipeline.training import open_run;"
             "open_run(prepare(open_walk(Path('recipe.yaml'), out=Path('survive'), overrides=[], waive=[], because='')))"
         )

@@ -83,11 +83,12 @@ def umsicht(precision: str, optimizer: str = "adamw", compiled: bool = False) ->
     from umsicht.recipe.model import ModelSettings
     from umsicht.recipe.train import OptimizerSettings
     from umsicht.tokens.batch import Batch
+    from umsicht.train.alone import ALONE
     from umsicht.train.machine import Machine
     from umsicht.train.objective import LanguageModelling
     from umsicht.train.optimizer import Optimizer
     from umsicht.train.precision import computing
-    from umsicht.train.reduction import ALONE, clip
+    from umsicht.train.reduction import clip
 
     settings = ModelSettings(d_model=WIDTH, n_layers=LAYERS, head_dim=WIDTH // HEADS if WIDTH % 128 else 128)
     machine = Machine("cpu", precision, compiled, TOKENS // LENGTH, torch.get_num_threads(), {})

@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from umsicht.recipe import Recipe, preset_text
-from umsicht.recipe.load import PRESETS
+from umsicht.recipe.schema import PRESETS
 
 
 def page() -> str:

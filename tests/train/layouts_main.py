@@ -22,10 +22,10 @@ from umsicht.recipe.parallel import ParallelSettings
 from umsicht.record import Run
 from umsicht.tokens.batch import IGNORE, Batch, split_rows
 from umsicht.train import Trainer
+from umsicht.train.alone import ALONE
 from umsicht.train.layouts.whole import whole_tensors
 from umsicht.train.parallel import layout_of
 from umsicht.train.ranks import join, leave
-from umsicht.train.reduction import ALONE
 
 VOCAB = 512
 

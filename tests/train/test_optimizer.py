@@ -10,11 +10,12 @@ from toy import ToyModel, ToySource
 from umsicht.findings import UserError
 from umsicht.recipe.train import OptimizerSettings
 from umsicht.train.adamw import AdamW
+from umsicht.train.alone import ALONE
 from umsicht.train.groups import parameter_groups
 from umsicht.train.muon import orthogonalise
 from umsicht.train.objective import LanguageModelling
 from umsicht.train.optimizer import Optimizer
-from umsicht.train.reduction import ALONE, clip
+from umsicht.train.reduction import clip
 
 
 def gradients(model: nn.Module) -> None:

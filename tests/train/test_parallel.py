@@ -12,7 +12,7 @@ from together import torchrun
 from umsicht.findings import UserError
 from umsicht.recipe.parallel import ParallelSettings
 from umsicht.record import Run
-from umsicht.train.parallel import sizes_of
+from umsicht.train.layouts.sizes import sizes_of
 from umsicht.train.shares import bounds
 
 CHECKED = {"parallel": {"check_every": 1}}

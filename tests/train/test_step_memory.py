@@ -14,10 +14,11 @@ from umsicht.recipe.model import ModelSettings
 from umsicht.record import Run
 from umsicht.tokens.batch import Batch
 from umsicht.train import Trainer, fitting
+from umsicht.train.alone import ALONE
 from umsicht.train.memory import Living, largest_micro_batch, step_bytes
 from umsicht.train.objective import LanguageModelling
 from umsicht.train.optimizer import Optimizer
-from umsicht.train.reduction import ALONE, clip
+from umsicht.train.reduction import clip
 from umsicht.train.resident import PeakMemory, available_bytes
 
 CONFIG = derive(ModelSettings(d_model=64, n_layers=2), 500, seq_len=32)

@@ -152,7 +152,7 @@ def _backward(old: str, new: str) -> Plant:
     """A change in the loop over micro-batches."""
 
     def plant(p: Any) -> None:
-        from umsicht.train.reduction import Alone
+        from umsicht.train.alone import Alone
 
         rewrite(Alone, "backward", old, new)
 

@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 from umsicht.cli.options import Overrides
 from umsicht.cli.output import print_finding, print_json, print_table
-from umsicht.cli.run import open_walk
+from umsicht.cli.walks import open_walk
 from umsicht.words import t
 
 
@@ -55,7 +55,7 @@ def check(
     try:
         material = prepare(walk)
     except GateClosedError as shut:
-        from umsicht.cli.run import show_gate
+        from umsicht.cli.walks import show_gate
 
         return show_gate(shut, json=json)
     inputs = inputs_of(material)

@@ -52,7 +52,7 @@ def build(
     json
         Print the report as JSON.
     """
-    from umsicht.cli.run import open_walk
+    from umsicht.cli.walks import open_walk
     from umsicht.corpus import CorpusInputs
     from umsicht.corpus.sources import plan_sources
     from umsicht.corpus.stage import build as build_corpus

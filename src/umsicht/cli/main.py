@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         code = EXIT_USAGE
     except Exception as error:
         if _is_shut_gate(error):
-            from umsicht.cli.run import show_gate
+            from umsicht.cli.walks import show_gate
 
             sys.exit(show_gate(error, json="--json" in arguments))
         if debug:

@@ -10,8 +10,8 @@ import cyclopts
 
 from umsicht.cli.output import duration, human, print_finding, print_json, print_table
 from umsicht.cli.plan_sweep import sweep
+from umsicht.cli.walks import material_of, open_quietly
 from umsicht.findings import Finding, UserError
-from umsicht.record.progress import QUIET
 from umsicht.words import numerals, t
 
 plan = cyclopts.App(name="plan", help=t("cli.verb.plan"))
@@ -231,27 +231,6 @@ def cluster(
         )
     )
     return 0
-
-
-def open_quietly(recipe: Path, out: Path | None, json: bool) -> Any:
-    """The recipe's walk; silent where JSON is to be printed."""
-    from umsicht.cli.run import open_walk
-
-    walk = open_walk(recipe, out=out, overrides=[], waive=[], because="")
-    if json:
-        walk.progress = QUIET
-    return walk
-
-
-def material_of(walk: Any) -> Any:
-    """The data half without baselines: a plan needs no n-grams."""
-    from umsicht.pipeline import stages
-    from umsicht.pipeline.training import Made, Material
-
-    corpus = stages.corpus(walk)
-    vocabulary = stages.tokenizer(walk, corpus)
-    ids = stages.tokens(walk, corpus, vocabulary)
-    return Material(walk, Made(corpus, vocabulary, ids, corpus))
 
 
 def _show(said: Mapping[str, Any], recipe: Any, path: Path) -> None:

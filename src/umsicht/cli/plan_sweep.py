@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from umsicht.cli.output import duration, print_json, print_table
+from umsicht.cli.walks import material_of, open_quietly
 from umsicht.words import numerals, t
 
 
@@ -26,7 +27,6 @@ def sweep(recipe: Path, *, seconds: float = 300.0, out: Path | None = None, json
     json
         Print JSON.
     """
-    from umsicht.cli.plan import material_of, open_quietly
     from umsicht.pipeline.planning import measure_inputs
     from umsicht.plan.sweep import sweep as search
 

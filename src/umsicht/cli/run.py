@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from umsicht.cli.finetune import show_stage
 from umsicht.cli.options import Acknowledged, Overrides, Waived
-from umsicht.cli.output import TerminalProgress, human, print_finding, print_json, print_table
-from umsicht.findings import UserError, Waiver
-from umsicht.recipe import Recipe, load_recipe
-from umsicht.record.project import Project
+from umsicht.cli.output import human, print_finding, print_json, print_table
+from umsicht.cli.walks import acknowledged, exit_code, open_walk, show_gate
 from umsicht.survive.writable import refuse_unwritable
 from umsicht.words import t
 
@@ -69,8 +67,6 @@ def run(
             print_finding(finished.outcome.finding)
         return 3
     if finished.outcome.reason == "interrupted":
-        from umsicht.cli.train import exit_code
-
         print(t("cli.interrupted"))
         return exit_code(finished.outcome)
     print_json(result(walk, finished)) if json else show_result(walk, finished)
@@ -78,52 +74,6 @@ def run(
         print(t("cli.interrupted"))
         return 130
     return 0
-
-
-def open_walk(
-    recipe: Path, *, out: Path | None = None, overrides: list[str], waive: list[str], because: str
-) -> Walk:
-    """Load a recipe and stand in its project's folder."""
-    from umsicht.pipeline import Walk, parse_waivers
-
-    loaded = load_recipe(recipe, overrides)
-    folder = out or default_folder(recipe, loaded)
-    if folder.exists() and not folder.is_dir():
-        raise UserError(t("cli.run.out_is_file", path=folder), fix=t("cli.run.out_is_file.fix"))
-    return Walk(
-        loaded,
-        Project(folder),
-        root=recipe.resolve().parent,
-        progress=TerminalProgress(),
-        waivers=parse_waivers(waive, because),
-    )
-
-
-def acknowledged(ids: list[str] | None, because: str) -> tuple[Waiver, ...]:
-    """Stops that a person looked into. Raises UserError where the words are missing."""
-    if ids and not because.strip():
-        raise UserError(t("pipeline.acknowledge_needs_words"), fix=t("pipeline.stopped.fix", id=ids[0]))
-    return tuple(Waiver(identity, because.strip()) for identity in ids or ())
-
-
-def default_folder(recipe: Path, loaded: Recipe) -> Path:
-    """A project's own recipe works where it lies; any other writes into a folder named after it, in the current folder."""
-    return recipe.parent if recipe.name == "recipe.yaml" else Path.cwd() / loaded.name
-
-
-def show_gate(shut: Any, *, json: bool = False) -> int:
-    """Print what shut a gate, and the only way past it."""
-    stopping = shut.decision.stopping
-    if json:
-        print_json(
-            {"gate": shut.decision.gate, "open": False, "stopping": [one.to_dict() for one in stopping]}
-        )
-        return 1
-    for finding in stopping:
-        print_finding(finding)
-    print(t("cli.gate.shut", gate=shut.decision.gate, count=len(stopping)))
-    print(t("cli.gate.waive", id=stopping[0].id))
-    return 1
 
 
 def result(walk: Walk, finished: Finished) -> dict[str, Any]:

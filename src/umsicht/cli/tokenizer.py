@@ -32,7 +32,7 @@ def train(recipe: Path, *, out: Path | None = None, json: bool = False, dry_run:
     dry_run
         Print the settings and stop.
     """
-    from umsicht.cli.run import open_walk
+    from umsicht.cli.walks import open_walk
     from umsicht.pipeline import stages
 
     walk = open_walk(recipe, out=out, overrides=[], waive=[], because="")
@@ -127,7 +127,7 @@ def _rows_by_slice(compared: Mapping[str, Any]) -> list[Sequence[object]]:
 
 
 def _compare_sizes(recipe: Path, sizes: list[int], *, json: bool) -> int:
-    from umsicht.cli.run import open_walk
+    from umsicht.cli.walks import open_walk
     from umsicht.corpus import documents
     from umsicht.model import derive
     from umsicht.pipeline import stages

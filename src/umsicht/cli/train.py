@@ -14,7 +14,7 @@ from cyclopts import Parameter
 from umsicht.cli.options import Acknowledged, Overrides, Waived
 from umsicht.cli.output import TerminalProgress, print_finding, print_json
 from umsicht.cli.projects import find_run, project_of
-from umsicht.cli.run import acknowledged, open_walk, show_gate
+from umsicht.cli.walks import acknowledged, exit_code, open_walk, show_gate
 from umsicht.findings import UserError
 from umsicht.record.project import Project
 from umsicht.record.run import Run
@@ -24,11 +24,6 @@ from umsicht.words import t
 if TYPE_CHECKING:
     from umsicht.pipeline.walk import Walk
     from umsicht.recipe.train import PhaseSettings
-    from umsicht.train import Outcome
-
-EXIT = {"finished": 0, "early-stopped": 0, "stopped-by-guard": 3, "interrupted": 130}
-EXIT_SAVED = 75
-"""A scheduler or person sent SIGTERM or SIGUSR1: saved, and the same command goes on (sysexits' "try again")."""
 
 
 def train(
@@ -97,13 +92,6 @@ def train(
     if nproc_per_node is not None:
         return supervise_walk(walk, Launch(nproc_per_node, max_restarts, step_timeout, nnodes, address))
     return train_walk(walk, json=json)
-
-
-def exit_code(outcome: Outcome) -> int:
-    """How a training tells its end: done, stopped by a guard, interrupted by a person, or saved because it was told to stop."""
-    if outcome.reason == "interrupted" and outcome.signal in ("SIGTERM", "SIGUSR1"):
-        return EXIT_SAVED
-    return EXIT[outcome.reason]
 
 
 def train_rank(walk: Walk) -> int:

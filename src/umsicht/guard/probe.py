@@ -7,12 +7,10 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from umsicht.findings import Finding, UserError
-
-if TYPE_CHECKING:
-    from umsicht.guard.subject import Subject
+from umsicht.guard.subject import Cannot, Subject
 
 STAGES = (
     "raw-text",
@@ -47,10 +45,6 @@ STAGES = (
 
 REHEARSED = ("checkpoint", "resume", "stability")
 """Stages that run the trainer itself: what it refuses there is a fault of the run, not a wrong argument of the check."""
-
-
-class Cannot(Exception):
-    """A probe cannot look at this subject; the reason is shown in the report, never counted as passed."""
 
 
 class Said(Exception):

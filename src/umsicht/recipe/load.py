@@ -15,10 +15,8 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import MarkedYAMLError
 
 from umsicht.findings.errors import UserError
-from umsicht.recipe.schema import Recipe
+from umsicht.recipe.schema import PRESETS, Recipe
 from umsicht.words import t
-
-PRESETS = ("tiny", "quickstart", "single-gpu", "multi-gpu")
 
 
 def load_recipe(path: Path | str, overrides: Sequence[str] = ()) -> Recipe:

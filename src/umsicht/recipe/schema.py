@@ -18,6 +18,9 @@ from umsicht.recipe.tokenizer import TokenizerSettings
 from umsicht.recipe.tokens import TokensSettings
 from umsicht.recipe.train import TrainSettings
 
+PRESETS = ("tiny", "quickstart", "single-gpu", "multi-gpu")
+"""Names that `preset:` accepts."""
+
 
 class Recipe(Section):
     """One recipe drives every stage; each section belongs to one room of the house."""
@@ -53,14 +56,7 @@ def json_schema() -> dict[str, Any]:
     schema["title"] = "Umsicht recipe"
     schema["properties"]["preset"] = {
         "type": "string",
-        "enum": list(preset_names()),
+        "enum": list(PRESETS),
         "description": "Settings to start from; the recipe's own lines override them.",
     }
     return schema
-
-
-def preset_names() -> tuple[str, ...]:
-    """Names that `preset:` accepts."""
-    from umsicht.recipe.load import PRESETS
-
-    return PRESETS

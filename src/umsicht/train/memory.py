@@ -20,8 +20,9 @@ from torch.utils._pytree import tree_map_only
 from umsicht.model import ModelConfig, Transformer
 from umsicht.recipe.train import TrainSettings
 from umsicht.score.loss import active_loss_sum
+from umsicht.train.alone import ALONE
 from umsicht.train.optimizer import Optimizer
-from umsicht.train.reduction import ALONE, clip
+from umsicht.train.reduction import clip
 
 CHUNK_ROWS = 256
 

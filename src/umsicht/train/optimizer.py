@@ -13,8 +13,10 @@ from umsicht.train.adamw import AdamW
 from umsicht.train.average import Average
 from umsicht.train.groups import Group, parameter_groups
 from umsicht.train.muon import Exchange, Muon
-from umsicht.train.reduction import ALONE
 from umsicht.words import t
+
+Orthogonaliser = Callable[[Sequence[nn.Parameter]], Exchange | None]
+"""How Muon gets at some matrices whole; None where the process has them whole."""
 
 
 class Optimizer:
@@ -28,7 +30,7 @@ class Optimizer:
         model: nn.Module,
         settings: OptimizerSettings,
         *,
-        orthogonaliser: Callable[[Sequence[nn.Parameter]], Exchange | None] = ALONE.orthogonaliser,
+        orthogonaliser: Orthogonaliser | None = None,
     ) -> None:
         self.groups = parameter_groups(model, settings)
         self._masters: list[tuple[str, nn.Parameter, nn.Parameter]] = []
@@ -132,7 +134,7 @@ def _algorithm(
     group: Group,
     held: list[nn.Parameter],
     settings: OptimizerSettings,
-    orthogonaliser: Callable[[Sequence[nn.Parameter]], Exchange | None],
+    orthogonaliser: Orthogonaliser | None,
 ) -> Muon | AdamW:
     if group.algorithm == "muon":
         return Muon(
@@ -140,7 +142,7 @@ def _algorithm(
             momentum=settings.momentum,
             steps=settings.newton_schulz_steps,
             weight_decay=group.weight_decay,
-            exchange=orthogonaliser(held),
+            exchange=orthogonaliser(held) if orthogonaliser else None,
         )
     return AdamW(
         held,

@@ -17,6 +17,7 @@ from umsicht.tokens.batch import IGNORE, Batch, BatchSource
 from umsicht.train import compiling, randomness, settling
 from umsicht.train.agreement import Agreement
 from umsicht.train.ahead import Ahead
+from umsicht.train.alone import ALONE
 from umsicht.train.average import averaged_from
 from umsicht.train.budget import rows_at, tokens_at
 from umsicht.train.changes import check_unchanged
@@ -26,7 +27,7 @@ from umsicht.train.hooks import Hook, HookSet, StopRun, View
 from umsicht.train.objective import LanguageModelling, Objective
 from umsicht.train.optimizer import Optimizer
 from umsicht.train.precision import computing
-from umsicht.train.reduction import ALONE, Reduction, clip, local
+from umsicht.train.reduction import Reduction, clip, local
 from umsicht.train.saver import Saver
 from umsicht.train.schedule import Schedule
 from umsicht.train.shares import joined, micro_batches, shorter

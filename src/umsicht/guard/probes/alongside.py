@@ -8,9 +8,8 @@ from typing import Any
 import torch
 
 from umsicht.findings import Finding
-from umsicht.guard.probe import Cannot
 from umsicht.guard.probes.rehearse import Recorder, Stage, fit, stage_of
-from umsicht.guard.subject import Subject, numbers
+from umsicht.guard.subject import Cannot, Subject, numbers
 from umsicht.model import KVCache, Transformer
 from umsicht.recipe.train import ValidationSettings
 from umsicht.score import generate

@@ -10,11 +10,10 @@ from typing import Any
 import torch
 
 from umsicht.findings import Finding
-from umsicht.guard.probe import Cannot
 from umsicht.guard.probes.evaluation import reference_nats
 from umsicht.guard.probes.initial import GAP
 from umsicht.guard.probes.mask import expected_active
-from umsicht.guard.subject import Subject, numbers, to_device
+from umsicht.guard.subject import Cannot, Subject, numbers, to_device
 from umsicht.model.shards import has_shards
 from umsicht.model.weights import WEIGHTS_FILE, load_weights, read_tensors
 

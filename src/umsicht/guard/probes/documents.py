@@ -8,9 +8,8 @@ import torch
 
 from umsicht.findings import Finding
 from umsicht.guard.adapt_batch import Example
-from umsicht.guard.probe import Cannot
 from umsicht.guard.probes.prefix import FLOOR, _awake, _once, _twice, loss_moves, other_ids, paths
-from umsicht.guard.subject import Subject, grade_if, numbers, to_device, token_id
+from umsicht.guard.subject import Cannot, Subject, grade_if, numbers, to_device, token_id
 
 STAGE = "documents"
 

@@ -13,10 +13,9 @@ from torch import nn
 from torch.nn import functional
 
 from umsicht.findings import Finding
-from umsicht.guard.probe import Cannot
 from umsicht.guard.probes.mask import expected_active
 from umsicht.guard.probes.norm import unevenly_masked
-from umsicht.guard.subject import Subject, numbers, to_device
+from umsicht.guard.subject import Cannot, Subject, numbers, to_device
 
 STAGE = "evaluation"
 

@@ -9,8 +9,7 @@ import torch
 from torch import nn
 
 from umsicht.findings import Finding
-from umsicht.guard.probe import Cannot
-from umsicht.guard.subject import Subject, numbers
+from umsicht.guard.subject import Cannot, Subject, numbers
 
 
 def get_optimizer(subject: Subject) -> torch.optim.Optimizer:

@@ -8,10 +8,9 @@ from collections.abc import Iterator
 import torch
 
 from umsicht.findings import Finding
-from umsicht.guard.probe import Cannot
 from umsicht.guard.probes.mask import expected_active
 from umsicht.guard.probes.prefix import crop
-from umsicht.guard.subject import Subject, numbers
+from umsicht.guard.subject import Cannot, Subject, numbers
 
 STAGE = "overfit"
 STEPS = 80

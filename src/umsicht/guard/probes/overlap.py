@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from umsicht.findings import Finding
-from umsicht.guard.probe import Cannot
-from umsicht.guard.subject import Subject, grade_if, numbers
+from umsicht.guard.subject import Cannot, Subject, grade_if, numbers
 
 GRAM = 13
 GRAM_BYTES = 50

@@ -9,8 +9,7 @@ import torch
 
 from umsicht.findings import Finding
 from umsicht.guard.adapt_batch import Example
-from umsicht.guard.probe import Cannot
-from umsicht.guard.subject import Subject, numbers, to_device, token_id
+from umsicht.guard.subject import Cannot, Subject, numbers, to_device, token_id
 
 STAGE = "causal-prefix"
 FLOOR = {torch.float32: 1e-6, torch.float64: 1e-12, torch.bfloat16: 1e-3, torch.float16: 1e-3}

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from umsicht.findings import Finding
 from umsicht.findings.finding import Grade
-from umsicht.guard.probe import Cannot
-from umsicht.guard.subject import Subject, numbers
+from umsicht.guard.subject import Cannot, Subject, numbers
 
 LETTERS = 4000
 CLASSES = ("upper case", "line ends", "tabs", "digits", "punctuation", "beyond ASCII", "double spaces")

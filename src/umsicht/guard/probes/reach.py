@@ -9,9 +9,8 @@ import torch
 from torch import nn
 
 from umsicht.findings import Finding
-from umsicht.guard.probe import Cannot
 from umsicht.guard.probes.prefix import other_ids
-from umsicht.guard.subject import Subject, numbers
+from umsicht.guard.subject import Cannot, Subject, numbers
 
 STAGE = "causal-prefix"
 _WINDOWS = ("sliding_window", "attention_window", "local_window", "window_size", "sliding_window_size")

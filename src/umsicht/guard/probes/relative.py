@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import torch
 
 from umsicht.findings import Finding
-from umsicht.guard.probe import Cannot
-from umsicht.guard.subject import Subject, numbers
+from umsicht.guard.subject import Cannot, Subject, numbers
 
 FLOOR = {torch.float32: 2e-3, torch.float64: 1e-6}
 MOVED = 7

@@ -9,10 +9,9 @@ import torch
 from torch import nn
 
 from umsicht.findings import Finding
-from umsicht.guard.probe import Cannot
 from umsicht.guard.probes.norm import silent
 from umsicht.guard.probes.prefix import crop
-from umsicht.guard.subject import Subject, numbers, to_device
+from umsicht.guard.subject import Cannot, Subject, numbers, to_device
 
 STAGE = "one-step"
 ROWS, POSITIONS, TENSORS = 2, 48, 32

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from umsicht.findings import Finding
-from umsicht.guard.probe import Cannot
 from umsicht.guard.probes.rehearse import LossRecorder, fit, stage_of
-from umsicht.guard.subject import Subject, numbers
+from umsicht.guard.subject import Cannot, Subject, numbers
 from umsicht.recipe.train import ScheduleSettings
 from umsicht.tokens.batch import Batch
 

@@ -6,8 +6,7 @@ import unicodedata
 from collections.abc import Callable, Iterator
 
 from umsicht.findings import Finding
-from umsicht.guard.probe import Cannot
-from umsicht.guard.subject import Subject, numbers
+from umsicht.guard.subject import Cannot, Subject, numbers
 from umsicht.tokenizer.adversarial import CASES
 
 STAGE = "round-trip"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
@@ -16,11 +16,13 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from umsicht.recipe.parallel import ParallelSettings
 from umsicht.tokens.batch import Batch
+from umsicht.train.alone import ALONE
 from umsicht.train.layouts.owners import Owners
 from umsicht.train.layouts.pieces import cut_along, is_distributed, laid_out_as_weight
 from umsicht.train.layouts.pipeline import Pipeline
 from umsicht.train.layouts.replicate import sum_gradients
 from umsicht.train.layouts.shard import shard_model
+from umsicht.train.layouts.sizes import Sizes
 from umsicht.train.layouts.tensor import (
     check_rows,
     divides_stream,
@@ -31,10 +33,7 @@ from umsicht.train.layouts.vocabulary import VocabularyLoss
 from umsicht.train.muon import orthogonalise
 from umsicht.train.objective import LanguageModelling, Objective
 from umsicht.train.ranks import Ranks, ordered_sum
-from umsicht.train.reduction import ALONE, local
-
-if TYPE_CHECKING:
-    from umsicht.train.parallel import Sizes
+from umsicht.train.reduction import local
 
 DIMENSIONS = ("pipeline", "data", "shard", "tensor")
 
