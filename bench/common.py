@@ -59,6 +59,8 @@ class Bench:
     about: str
     figures: list[Figure] = field(default_factory=list)
     sections: list[str] = field(default_factory=list)
+    table: bool = True
+    """Whether the page begins with the table of all figures; False where its sections say them."""
     extra: dict[str, Any] = field(default_factory=dict)
 
     def figure(
@@ -105,17 +107,22 @@ class Bench:
             self.about,
             "",
             self._made_by(met),
-            "",
-            "| figure | value | target | verdict | note |",
-            "|---|---|---|---|---|",
-        ]
-        lines += [
-            f"| {figure.name} | {figure.shown()} | {figure.target or '—'} | {figure.verdict} | {figure.note} |"
-            for figure in self.figures
+            *(self._table() if self.table else []),
         ]
         for section in self.sections:
             lines += ["", section]
         return "\n".join(lines) + "\n"
+
+    def _table(self) -> list[str]:
+        return [
+            "",
+            "| figure | value | target | verdict | note |",
+            "|---|---|---|---|---|",
+            *(
+                f"| {figure.name} | {figure.shown()} | {figure.target or '—'} | {figure.verdict} | {figure.note} |"
+                for figure in self.figures
+            ),
+        ]
 
     def _made_by(self, met: bool) -> str:
         machine = hardware()

@@ -13,56 +13,18 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import dataclass
-from pathlib import Path
+from datetime import UTC, datetime
 from typing import Any
 
 from bench.common import ROOT, Bench
+from bench.peers.rows import PARTS, Row, best_first, rows_of
 from umsicht.record.environment import code_version
 
 RESULTS = ROOT / "build" / "bench"
+Found = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Part:
-    """One bench and the peers that it compares with."""
-
-    bench: str
-    what: str
-    peers: tuple[str, ...]
-    folder: str = ""
-    """Variable that names a folder, for repositories that no package index carries."""
-
-
-PARTS = (
-    Part(
-        "corpus",
-        "near-duplicate removal, MB a processor second",
-        ("daft", "rensa", "datasketch", "datatrove"),
-    ),
-    Part("train", "training step, tokens a processor second", ("transformers", "litgpt")),
-    Part("train", "training step, tokens a processor second", ("nanogpt",), "NANOGPT_DIR"),
-    Part("quality", "bits per byte at equal compute", ("litgpt", "transformers")),
-    Part("quality", "bits per byte at equal compute", ("nanogpt",), "NANOGPT_DIR"),
-    Part("quality", "bits per byte at equal compute", ("nanochat",), "NANOCHAT_DIR"),
-    Part("dashboard", "first chart of 100,000 steps", ("trackio",)),
-)
-
-
-@dataclass(frozen=True)
-class Row:
-    """One comparison. `value` None: not measured."""
-
-    part: Part
-    peer: str
-    name: str
-    value: float | None
-    target: str
-    note: str
-    state: str = ""
-
-
-def result(name: str, *, again: bool, collect: bool) -> dict[str, Any] | None:
+def result(name: str, *, again: bool, collect: bool) -> Found | None:
     """What a bench left behind; made first where it is missing."""
     path = RESULTS / f"{name}.json"
     if not collect and (again or not path.is_file()):
@@ -72,71 +34,77 @@ def result(name: str, *, again: bool, collect: bool) -> dict[str, Any] | None:
         )
     if not path.is_file():
         return None
-    loaded: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return loaded
+    loaded: Found = json.loads(path.read_text(encoding="utf-8"))
+    made = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    return {**loaded, "made": f"{made:%Y-%m-%d}"}
 
 
-def rows_of(part: Part, found: dict[str, Any] | None) -> list[Row]:
-    """The comparisons of a part; a peer without one gets a row that says so."""
-    rows = []
-    for peer in part.peers:
-        named = [one for one in (found or {}).get("figures", []) if peer in one["name"].lower()]
-        for one in named:
-            note = _without_rates(one.get("note", ""))
-            rows.append(Row(part, peer, one["name"], one["value"], one["target"], note, _state(found)))
-        if not named:
-            why = (
-                f"set {part.folder} to its folder"
-                if part.folder
-                else f"bench-{part.bench} has no figure for it"
-            )
-            rows.append(Row(part, peer, f"{peer}: {part.what}", None, "", why))
-    return rows
-
-
-def _without_rates(note: str) -> str:
-    """A note without absolute rates: they say more about the hour than about the programs."""
-    parts = [part.strip() for part in note.split(";")]
-    return "; ".join(part for part in parts if "a processor second" not in part and "MB/s" not in part)
-
-
-def _state(found: dict[str, Any] | None) -> str:
-    if found is None:
-        return ""
-    said = ["shortened run"] if found.get("quick") else []
-    if found.get("code", {}).get("git_commit") != code_version()["git_commit"]:
-        said.append("measured with other code than this")
-    return ", ".join(said)
-
-
-def losses(rows: list[Row], bench: Bench) -> str:
-    """Comparisons that miss their target, or in which the peer is ahead."""
-    lost = [
-        f"- {figure.name}: {figure.shown()}{f' for a target of {figure.target}' if figure.target else ''}"
-        for figure, row in zip(bench.figures, rows, strict=True)
-        if row.value is not None and (figure.verdict == "MISSED" or (not row.target and row.value < 1))
+def compared(title: str, rows: list[Row], none: str) -> str:
+    """A table of measured comparisons."""
+    lines = [
+        f"| {row.peer} | {row.what} | {row.result} | {row.bar} | {row.spread} |" for row in best_first(rows)
     ]
-    unknown = [f"- {row.name}: {row.note}" for row in rows if row.value is None]
-    return "\n".join(
-        [
-            "## Where we lose",
-            "",
-            *(lost or ["Nowhere among what was measured."]),
-            "",
-            "## Not measured here",
-            "",
-            *(unknown or ["Nothing."]),
-        ]
-    )
+    head = ["| against | what | ours is better by | bar | spread and conditions |", "|---|---|---|---|---|"]
+    return "\n".join([f"## {title}", "", *([*head, *lines] if lines else [none])])
+
+
+def gaps(rows: list[Row]) -> dict[str, tuple[str, list[str]]]:
+    """What was not measured, each thing once: for a name, what it needs and the peers or benches it touches."""
+    found: dict[str, tuple[str, list[str]]] = {}
+    for row in rows:
+        if row.value is not None:
+            continue
+        if row.part.folder:
+            name, needs = row.peer, f"`{row.part.folder}` names a folder with its repository"
+            touched = f"bench-{row.part.bench}"
+        elif row.budget:
+            name = f"quality after {row.budget}"
+            needs, touched = f'`QUALITY_BUDGETS="{row.budget}" make bench-quality`', row.peer
+        else:
+            name, touched = row.part.what, row.peer
+            needs = row.spread or f"`make bench-{row.part.bench}`"
+        entry = found.setdefault(name, (needs, []))
+        if touched not in entry[1]:
+            entry[1].append(touched)
+    return found
+
+
+def unknown(missing: dict[str, tuple[str, list[str]]]) -> str:
+    """The list of gaps."""
+    lines = [f"- {name} ({', '.join(touched)}): {needs}" for name, (needs, touched) in missing.items()]
+    return "\n".join(["## Not measured here, and what it needs", "", *(lines or ["Nothing."])])
+
+
+def sources(known: dict[str, Found | None]) -> str:
+    """Which bench each comparison comes from, when and with which code."""
+    lines = ["## Where the figures come from", ""]
+    for name, found in known.items():
+        page = ROOT / "docs" / "measured" / f"{name}.md"
+        link = f"[{name}]({page.name})" if page.is_file() else name
+        lines.append(f"- `make bench-{name}` → {link}{_state(found)}")
+    return "\n".join(lines)
+
+
+def _state(found: Found | None) -> str:
+    if found is None:
+        return ": did not run here"
+    said = [found["made"]] if found.get("made") else []
+    if found.get("quick"):
+        said.append("shortened run")
+    commit = found.get("code", {}).get("git_commit") or ""
+    if commit != code_version()["git_commit"]:
+        said.append(f"measured with other code than this ({commit[:7] or 'unknown'})")
+    return f": {', '.join(said)}" if said else ""
 
 
 def main() -> None:
     """Collect, judge, write the page."""
     bench = Bench(
         "peers",
-        "Our programs against other people's on the same work, each in an environment of its own, in turn.",
+        "Our programs against other people's on the same work, each in an environment of its own, in turn; best first.",
+        table=False,
     )
-    known: dict[str, dict[str, Any] | None] = {}
+    known: dict[str, Found | None] = {}
     rows: list[Row] = []
     for part in PARTS:
         if part.bench not in known:
@@ -144,24 +112,26 @@ def main() -> None:
                 part.bench, again="--again" in sys.argv, collect="--collect" in sys.argv
             )
         rows += rows_of(part, known[part.bench])
-    for row in rows:
-        note = "; ".join(text for text in (row.note, row.state) if text)
-        bench.figure(
-            f"{row.part.bench}: {row.name}", row.value, row.target if row.value is not None else "", note=note
-        )
-    bench.section(losses(rows, bench))
-    bench.section(how(known))
+    tell(bench, rows)
+    bench.section(sources(known))
     bench.finish()
 
 
-def how(known: dict[str, dict[str, Any] | None]) -> str:
-    """Which bench each comparison comes from, with its own page."""
-    lines = ["## Where the figures come from", ""]
-    for name, found in known.items():
-        page = Path(ROOT / "docs" / "measured" / f"{name}.md")
-        link = f"[{name}]({page.name})" if page.is_file() else name
-        lines.append(f"- `make bench-{name}` → {link}" + ("" if found else " (did not run here)"))
-    return "\n".join(lines)
+def tell(bench: Bench, rows: list[Row]) -> None:
+    """Figures for the exit code, sections for people."""
+    measured = [row for row in rows if row.value is not None]
+    missing = gaps(rows)
+    for row in best_first(measured):
+        bench.figure(f"{row.peer}: {row.what}", row.value, row.figure.target, note=row.spread)
+    for name, (needs, touched) in missing.items():
+        bench.figure(f"{name} ({', '.join(touched)})", None, note=needs)
+    won = [row for row in measured if not row.is_lost]
+    lost = [row for row in measured if row.is_lost]
+    bench.section(compared("Where we are ahead", won, "Nowhere among what was measured."))
+    bench.section(
+        compared("Where we lose, or fall short of the bar", lost, "Nowhere among what was measured.")
+    )
+    bench.section(unknown(missing))
 
 
 if __name__ == "__main__":

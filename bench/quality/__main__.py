@@ -194,8 +194,14 @@ def compare(page: Bench, subjects: list[Subject], label: str, rates: dict[str, f
                 f"{label}: {peer}'s bits per byte - {ours}'s at {share:g} of its time",
                 statistics.fmean(theirs) - statistics.fmean(mine) if whole else None,
                 ">= 0",
-                note="" if whole else _missing(peer, ours, len(theirs), len(mine)),
+                note=_by_seed(theirs, mine) if whole else _missing(peer, ours, len(theirs), len(mine)),
             )
+
+
+def _by_seed(theirs: list[float], mine: list[float]) -> str:
+    """The spread of a comparison: least and greatest difference of a seed."""
+    gaps = [a - b for a, b in zip(theirs, mine, strict=True)]
+    return f"by seed {min(gaps):.3f} to {max(gaps):.3f}"
 
 
 def _missing(peer: str, ours: str, theirs: int, mine: int) -> str:

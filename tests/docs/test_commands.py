@@ -184,6 +184,11 @@ def filled(words: list[str], folder: Path) -> list[str]:
     return out
 
 
+def heeds_interrupts() -> None:
+    """A job that a script started in the background ignores SIGINT, and its children inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def serves(folder: Path, words: list[str]) -> None:
     """A verb that goes on until it is stopped: it must have said something by then, and end by itself when asked to."""
     process = subprocess.Popen(
@@ -199,6 +204,7 @@ def serves(folder: Path, words: list[str]) -> None:
         stderr=subprocess.STDOUT,
         text=True,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        preexec_fn=heeds_interrupts,
     )
     assert process.stdout is not None
     try:

@@ -1,49 +1,88 @@
-"""The page of comparisons shows losses and gaps as plainly as gains."""
+"""The page of comparisons shows losses and gaps as plainly as gains, and each thing once."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from bench.common import Bench
-from bench.peers.__main__ import Part, losses, rows_of
+from bench.peers.__main__ import sources, tell
+from bench.peers.rows import Part, rows_of
 
-PART = Part("corpus", "dedupe", ("daft", "rensa"))
+DEDUPE = Part("corpus", "dedupe", ("daft", "rensa"))
+QUALITY = Part("quality", "bits per byte", ("litgpt",))
+
+
+def figure(name: str, value: float | None, target: str = "", note: str = "") -> dict[str, Any]:
+    return {"name": name, "value": value, "target": target, "unit": "", "note": note}
 
 
 def found(**values: float | None) -> dict[str, Any]:
     figures = [
-        {"name": f"times faster than {peer}", "value": value, "target": ">= 2", "note": "3 repeats"}
+        figure(f"times faster than {peer}", value, ">= 2", "2.9 to 3.1; 17 MB/s")
         for peer, value in values.items()
     ]
     return {"quick": True, "figures": figures, "code": {"git_commit": "another"}}
 
 
-def page(result: dict[str, Any] | None) -> tuple[Bench, str]:
-    bench = Bench("peers", "")
-    rows = rows_of(PART, result)
-    for row in rows:
-        bench.figure(row.name, row.value, row.target if row.value is not None else "")
-    return bench, losses(rows, bench)
+def quality(**values: float | None) -> dict[str, Any]:
+    names = {"short": "24 s", "long": "2 min"}
+    return {
+        "figures": [
+            figure(f"{names[key]}: litgpt's bits per byte - {ours}'s at 0.5 of its time", value, ">= 0")
+            for key, value in values.items()
+            for ours in ("umsicht", "umsicht-fast")
+        ]
+    }
+
+
+def page(part: Part, result: dict[str, Any] | None) -> tuple[Bench, list[str]]:
+    bench = Bench("peers", "", table=False)
+    tell(bench, rows_of(part, result))
+    return bench, bench.sections
 
 
 def test_a_comparison_that_misses_its_target_is_named_as_lost() -> None:
-    _, text = page(found(daft=1.5, rensa=7.0))
-    lost = text.partition("## Not measured")[0]
+    _, (ahead, lost, _) = page(DEDUPE, found(daft=1.5, rensa=7.0))
     assert "daft" in lost and "rensa" not in lost
+    assert "rensa" in ahead and "daft" not in ahead
+
+
+def test_a_peer_that_is_ahead_is_lost_to_even_without_a_bar() -> None:
+    _, (_, lost, _) = page(DEDUPE, {"figures": [figure("ours / daft", 0.9)]})
+    assert "0.9 times" in lost
 
 
 def test_a_peer_without_a_figure_is_not_measured_and_never_ok() -> None:
-    bench, text = page(found(daft=3.0))
-    assert "rensa" in text.partition("## Not measured")[2]
+    bench, (ahead, lost, unknown) = page(DEDUPE, found(daft=3.0))
+    assert "rensa" in unknown and "rensa" not in ahead + lost
     assert [figure.verdict for figure in bench.figures] == ["ok", "not measured"]
 
 
 def test_nothing_at_all_gives_a_page_that_says_so() -> None:
-    bench, text = page(None)
+    bench, (_, _, unknown) = page(DEDUPE, None)
     assert all(figure.verdict == "not measured" for figure in bench.figures)
-    assert "daft" in text and "rensa" in text
+    assert "daft" in unknown and "rensa" in unknown and "make bench-corpus" in unknown
+
+
+def test_the_best_comes_first_and_keeps_its_spread_without_the_absolute_rate() -> None:
+    _, (ahead, _, _) = page(DEDUPE, found(daft=3.0, rensa=7.0))
+    assert ahead.index("rensa") < ahead.index("daft")
+    assert "2.9 to 3.1" in ahead and "MB/s" not in ahead
+
+
+def test_a_budget_that_was_not_run_is_said_once_with_its_variable() -> None:
+    _, (ahead, _, unknown) = page(QUALITY, quality(short=0.25, long=None))
+    assert ahead.count("+0.250 bits per byte") == 2
+    assert unknown.count("2 min") == 2  # in its name and in the command
+    assert unknown.count("litgpt") == 1 and 'QUALITY_BUDGETS="2 min"' in unknown
+
+
+def test_a_missing_repository_is_said_once_with_its_variable() -> None:
+    part = Part("quality", "bits per byte", ("litgpt",), "SOME_DIR")
+    _, (_, _, unknown) = page(part, quality(short=None, long=None))
+    assert unknown.count("litgpt") == 1 and "SOME_DIR" in unknown
 
 
 def test_a_shortened_or_older_measurement_is_marked() -> None:
-    (row, _) = rows_of(PART, found(daft=3.0))
-    assert "shortened" in row.state and "other code" in row.state
+    text = sources({"corpus": found(daft=3.0)})
+    assert "shortened" in text and "other code" in text
