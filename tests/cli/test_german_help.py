@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from umsicht.cli.german import functions, rebuilt, sentences
+from umsicht.cli.main import main
 from umsicht.cli.verbs import VERBS
-from umsicht.words import catalogue
+from umsicht.words import catalogue, set_language
 
 GERMAN = catalogue("de", "help")
 
@@ -68,3 +69,50 @@ def test_the_help_of_a_verb_is_german_on_request(tmp_path: Path) -> None:
     )
     assert "Ein Rezept ausführen" in done.stdout and "Die Rezeptdatei." in done.stdout
     assert "The recipe file." not in done.stdout
+    assert "Aufruf: umsicht run [OPTIONEN] RECIPE" in done.stdout
+    assert "--out PFAD" in done.stdout and "[nötig]" in done.stdout and "[Vorgabe: nein]" in done.stdout
+    assert not [word for word in ("Usage", "[OPTIONS]", "[required]", "[default") if word in done.stdout]
+
+
+@pytest.mark.parametrize(
+    ("line", "english", "german"),
+    [
+        (["plan"], "umsicht plan needs RECIPE.", "umsicht plan braucht RECIPE."),
+        (["run", "a.yaml", "--out"], "--out needs a value.", "--out braucht einen Wert."),
+        (
+            ["run", "a.yaml", "--outt", "x"],
+            "umsicht run has no option --outt.",
+            "umsicht run kennt keine Option --outt.",
+        ),
+        (
+            ["corpus", "bild"],
+            "umsicht corpus has no command “bild”",
+            "umsicht corpus kennt keinen Befehl „bild“",
+        ),
+        (
+            ["launch", "a.yaml", "--to", "slurm", "--nproc-per-node", "x"],
+            "--nproc-per-node must be a whole number, not “x”.",
+            "--nproc-per-node muss eine ganze Zahl sein, nicht „x“.",
+        ),
+        (
+            ["launch", "a.yaml", "--to", "sea"],
+            "--to must be one of slurm, kubernetes, skypilot, ray, not “sea”.",
+            "--to muss eines von slurm, kubernetes, skypilot, ray sein, nicht „sea“.",
+        ),
+    ],
+)
+def test_a_usage_error_is_said_in_the_readers_language(
+    line: list[str],
+    english: str,
+    german: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for code, sentence in (("en", english), ("de", german)):
+        monkeypatch.setenv("UMSICHT_LANG", code)
+        set_language(code)
+        with pytest.raises(SystemExit) as end:
+            main(line)
+        assert end.value.code == 2
+        assert sentence in " ".join(capsys.readouterr().err.split())
+    set_language(None)

@@ -131,7 +131,9 @@ def _dispatch(arguments: list[str]) -> int:
         return int(stop.code or 0)
     except Exception as error:
         if type(error).__module__.startswith("cyclopts"):
-            raise _usage(error, arguments) from None
+            from umsicht.cli.usage import explain
+
+            raise explain(error, arguments) from None
         raise
     return int(result) if isinstance(result, int) and not isinstance(result, bool) else EXIT_OK
 
@@ -148,7 +150,10 @@ def build_app(verb: str | None) -> cyclopts.App:
     )
     german = language() == "de"
     if german:
+        from umsicht.cli.german_help import GermanHelp
+
         app.group_commands, app.group_parameters = "Befehle", "Parameter"
+        app.help_formatter = GermanHelp()
     for name, line in VERBS.items():
         if verb in (name, "*"):
             command = line.load()
@@ -168,18 +173,6 @@ def _stub(sentence: str) -> Callable[[], None]:
 
     unloaded.__doc__ = sentence
     return unloaded
-
-
-def _usage(error: Exception, arguments: list[str]) -> UserError:
-    import difflib
-
-    message = str(error).strip() or type(error).__name__
-    verb = arguments[0] if arguments else ""
-    if verb and verb not in VERBS and not verb.startswith("-"):
-        near = difflib.get_close_matches(verb, [*VERBS, *ALIASES], 1)
-        fix = t("recipe.did_you_mean", name=near[0]) if near else "umsicht --help"
-        return UserError(t("cli.unknown_verb", verb=verb), fix=fix)
-    return UserError(t("cli.usage", message=message), fix=f"umsicht {verb} --help".replace("  ", " "))
 
 
 def _explain_os_error(error: OSError) -> UserError:
