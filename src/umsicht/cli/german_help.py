@@ -64,7 +64,7 @@ def _columns(console: Console, options: ConsoleOptions, entries: list[HelpEntry]
 
 def _described(entry: HelpEntry) -> Any:
     """The description with what may be given, what is taken otherwise, and whether it must be given."""
-    said = DescriptionRenderer()(entry.copy(choices=(), default=None, env_var=(), required=False))
+    said: Any = DescriptionRenderer()(entry.copy(choices=(), default=None, env_var=(), required=False))
     for text, style in _extras(entry):
         said.append(Text(text, style=style))
     return said
