@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from umsicht.findings import UserError
 from umsicht.recipe import PRESETS, Recipe, json_schema, load_recipe, preset_text, recipe_from_text
+from umsicht.words import set_language
 
 
 def error_of(text: str, *overrides: str) -> UserError:
@@ -49,6 +50,37 @@ def test_an_override_beats_the_file_and_the_file_beats_the_preset() -> None:
     )
     assert (ours.tokenizer.vocab_size, forced.tokenizer.vocab_size) == (700, 800)
     assert ours.train == preset.train
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_one_form_of_the_budget_takes_the_place_of_the_presets(preset: str) -> None:
+    text = f"name: x\npreset: {preset}\n"
+    in_file = recipe_from_text(f"{text}train: {{budget: {{minutes: 3}}}}\n", "r")
+    forced = recipe_from_text(text, "r", ["train.budget.steps=5", "train.budget.minutes=3"])
+    assert in_file.train.budget.minutes == 3
+    assert forced.train.budget == in_file.train.budget
+    assert recipe_from_text(text, "r", ["train.budget.minutes=3", "train.budget.tokens=null"]) == forced
+
+
+@pytest.mark.parametrize(
+    ("text", "english", "german"),
+    [
+        ("tokenizer: {vocab_size: many}", "must be a whole number", "muss eine ganze Zahl sein"),
+        ("train: {schedule: {cycles: 0}}", "must be greater than 0", "muss größer als 0 sein"),
+        ("train: {schedule: {shape: round}}", "`wsd`, `cosine`", "muss `wsd`, `cosine`"),
+        ("train: {budget: {steps: 1, epochs: 1}}", "exactly one of steps", "genau eines von steps"),
+        ("corpus: {sources: [{name: a}]}", "source “a” needs a path", "der Quelle „a“ fehlt ihr path"),
+    ],
+)
+def test_what_is_wrong_with_a_value_is_said_in_the_readers_language(
+    text: str, english: str, german: str
+) -> None:
+    try:
+        for code, sentence in (("en", english), ("de", german)):
+            set_language(code)
+            assert sentence in error_of(f"name: x\n{text}\n").what
+    finally:
+        set_language(None)
 
 
 @pytest.mark.parametrize("override", ["tokenizer.vocab_size", "=3", "tokenizer.vocab_sizes=3"])

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from umsicht.recipe.base import Section
+from umsicht.words import t
 
 SourceKind = Literal["starter", "files", "huggingface"]
 StarterPart = Literal["wiki", "wiktionary", "drama", "api", "dialogue", "speeches", "stdlib"]
@@ -119,7 +120,7 @@ class SourceSettings(Section):
     @model_validator(mode="after")
     def _has_path(self) -> SourceSettings:
         if self.kind != "starter" and not self.path:
-            raise ValueError(f"source {self.name!r} needs a path")
+            raise ValueError(t("recipe.rule.path", name=self.name))
         return self
 
 
@@ -282,8 +283,8 @@ class CorpusSettings(Section):
     def _names_differ(self) -> CorpusSettings:
         names = [source.name for source in self.sources]
         if not names:
-            raise ValueError("sources must not be empty")
+            raise ValueError(t("recipe.rule.no_sources"))
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
-            raise ValueError(f"source names must differ: {', '.join(twice)}")
+            raise ValueError(t("recipe.rule.source_twice", names=", ".join(twice)))
         return self

@@ -7,6 +7,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from umsicht.recipe.base import Section
+from umsicht.words import t
 
 Method = Literal["sft", "dpo", "reward", "grpo"]
 DataFormat = Literal["auto", "messages", "sharegpt", "alpaca", "preferences", "problems"]
@@ -94,7 +95,7 @@ class StageSettings(Section):
     @model_validator(mode="after")
     def _judge_is_named(self) -> Self:
         if self.method == "grpo" and (self.reward == "model") != (self.reward_model is not None):
-            raise ValueError("reward: model and reward_model: NAME go together")
+            raise ValueError(t("recipe.rule.reward"))
         return self
 
 
@@ -113,5 +114,5 @@ class FinetuneSettings(Section):
     def _names_differ(self) -> Self:
         titles = [stage.title for stage in self.stages]
         if len(set(titles)) != len(titles):
-            raise ValueError("two stages have the same name; give each its own")
+            raise ValueError(t("recipe.rule.stage_twice"))
         return self

@@ -16,7 +16,11 @@ from ruamel.yaml.error import MarkedYAMLError
 
 from umsicht.findings.errors import UserError
 from umsicht.recipe.schema import PRESETS, Recipe
+from umsicht.recipe.trouble import message
 from umsicht.words import t
+
+ONE_OF = {"budget"}
+"""Sections of which one key is given: naming one takes the place of what a preset had there."""
 
 
 def load_recipe(path: Path | str, overrides: Sequence[str] = ()) -> Recipe:
@@ -88,7 +92,7 @@ def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """`over` laid on `base`, mapping by mapping; lists are replaced, not joined."""
     merged = dict(base)
     for key, value in over.items():
-        if isinstance(value, Mapping) and isinstance(merged.get(key), Mapping):
+        if isinstance(value, Mapping) and isinstance(merged.get(key), Mapping) and key not in ONE_OF:
             merged[key] = _merge(merged[key], value)
         elif isinstance(value, Mapping):
             merged[key] = _merge({}, value)
@@ -117,6 +121,8 @@ def _apply(tree: dict[str, Any], override: str) -> None:
         if not isinstance(inner, dict):
             inner = node[name] = {}
         node = inner
+    if parents and parents[-1] in ONE_OF and value is not None:
+        node.clear()
     node[last] = value
 
 
@@ -138,7 +144,7 @@ def _explain(error: ValidationError, tree: CommentedMap, origin: str) -> UserErr
         )
         return UserError(t("recipe.unknown_key", key=dotted), where=where, why=why, fix=fix)
     return UserError(
-        t("recipe.bad_value", key=dotted, message=first["msg"]),
+        t("recipe.bad_value", key=dotted, message=message(first)),
         where=where,
         why=why,
         fix=t("recipe.bad_value.fix"),

@@ -7,6 +7,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from umsicht.recipe.base import Section
+from umsicht.words import t
 
 
 class ParallelSettings(Section):
@@ -51,5 +52,5 @@ class ParallelSettings(Section):
     @model_validator(mode="after")
     def _auto_has_no_sizes(self) -> Self:
         if self.layout == "auto" and (self.data, self.shard, self.tensor, self.pipeline) != (None, 1, 1, 1):
-            raise ValueError("layout: auto chooses the sizes; leave data, shard, tensor and pipeline out")
+            raise ValueError(t("recipe.rule.auto_layout"))
         return self

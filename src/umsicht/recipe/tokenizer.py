@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from umsicht.recipe.base import Section
+from umsicht.words import t
 
 PreTokenizerName = Literal["qwen2", "llama-bpe", "gpt-2"]
 
@@ -53,5 +54,5 @@ class TokenizerSettings(Section):
         if shares is not None and (
             not shares or any(value < 0 for value in shares.values()) or not sum(shares.values())
         ):
-            raise ValueError("shares must be positive numbers and not all zero")
+            raise ValueError(t("recipe.rule.shares"))
         return shares

@@ -7,6 +7,7 @@ from typing import Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from umsicht.recipe.base import Section
+from umsicht.words import t
 
 Packing = Literal["concatenate", "best-fit"]
 MixKey = Literal["source", "domain", "language", "slice"]
@@ -14,7 +15,7 @@ MixKey = Literal["source", "domain", "language", "slice"]
 
 def _positive(shares: dict[str, float]) -> dict[str, float]:
     if any(value < 0 for value in shares.values()) or (shares and not sum(shares.values())):
-        raise ValueError("shares must be positive numbers and not all zero")
+        raise ValueError(t("recipe.rule.shares"))
     return shares
 
 
@@ -51,9 +52,9 @@ class MixSettings(Section):
     def _phases_end_at_one(self) -> Self:
         ends = [phase.until for phase in self.phases]
         if ends and (ends != sorted(set(ends)) or ends[-1] != 1):
-            raise ValueError("the phases' `until` must rise and the last must be 1")
+            raise ValueError(t("recipe.rule.phases"))
         if self.phases and self.shares:
-            raise ValueError("give `shares` or `phases`, not both")
+            raise ValueError(t("recipe.rule.shares_or_phases"))
         return self
 
 

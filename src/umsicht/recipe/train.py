@@ -7,6 +7,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from umsicht.recipe.base import Section
+from umsicht.words import t
 
 Device = Literal["auto", "cpu", "cuda", "mps"]
 Precision = Literal["auto", "float32", "bfloat16", "autocast"]
@@ -28,7 +29,7 @@ class BudgetSettings(Section):
     @model_validator(mode="after")
     def _one_of_four(self) -> Self:
         if sum(value is not None for value in (self.steps, self.tokens, self.epochs, self.minutes)) != 1:
-            raise ValueError("give exactly one of steps, tokens, epochs, minutes")
+            raise ValueError(t("recipe.rule.budget"))
         return self
 
 
@@ -189,7 +190,7 @@ class PhaseSettings(Section):
     @model_validator(mode="after")
     def _doubles(self) -> Self:
         if self.small_batches is not None and self.small_batches & (self.small_batches - 1):
-            raise ValueError("small_batches must be a power of two: 2, 4, 8, …")
+            raise ValueError(t("recipe.rule.small_batches"))
         return self
 
 
