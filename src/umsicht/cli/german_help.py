@@ -34,8 +34,7 @@ class GermanHelp:
     def __call__(self, console: Console, options: ConsoleOptions, panel: HelpPanel) -> None:
         """Print one panel."""
         formatter = self._parameters if panel.format == "parameter" else self._commands
-        entries = [entry.copy(metavar=_kind(entry.metavar)) for entry in panel.entries]
-        formatter(console, options, panel.copy(entries=entries))
+        formatter(console, options, panel.copy(entries=[_named(entry) for entry in panel.entries]))
 
     def render_usage(self, console: Console, options: ConsoleOptions, usage: Any) -> None:
         """Print the usage line."""
@@ -47,6 +46,12 @@ class GermanHelp:
     def render_description(self, console: Console, options: ConsoleOptions, description: Any) -> None:
         """Print the description."""
         self._commands.render_description(console, options, description)
+
+
+def _named(entry: HelpEntry) -> HelpEntry:
+    """With the kind of its value in German; the oldest cyclopts that we take shows no kinds."""
+    metavar = getattr(entry, "metavar", None)
+    return entry.copy(metavar=_kind(metavar)) if metavar else entry
 
 
 def _kind(metavar: str | None) -> str | None:

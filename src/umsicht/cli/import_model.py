@@ -6,7 +6,7 @@ from pathlib import Path
 
 from umsicht.cli.output import print_json
 from umsicht.cli.projects import find_run, project_of
-from umsicht.words import t
+from umsicht.words import numerals, t
 
 
 def import_model(
@@ -40,5 +40,5 @@ def import_model(
     if json:
         print_json({"run": str(run.folder), "model": run.manifest["model"]})
     else:
-        print(t("finetune.import_done", run=run.name, parameters=f"{weights:,}"))
+        print(t("finetune.import_done", run=run.name, parameters=numerals(f"{weights:,}")))
     return 0

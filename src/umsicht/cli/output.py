@@ -16,7 +16,7 @@ from rich.text import Text
 
 from umsicht.findings import Finding, render
 from umsicht.record.metrics import spell
-from umsicht.words import numerals, t
+from umsicht.words import language, localise, numerals, t
 
 GRADE_STYLE = {"stop": "bold red", "warn": "yellow", "note": "cyan"}
 GRADE_MARK = {"stop": "✗", "warn": "!", "note": "·"}
@@ -143,9 +143,14 @@ class TerminalProgress:
         if not self._done:
             return self._status
         elapsed = max(time.monotonic() - self._began, 1e-9)
-        rate = human(self._done / elapsed, f" {self._unit}/s" if self._unit else "/s")
-        of = f"/{human(self._total)}" if self._total else ""
-        return f"{human(self._done)}{of} {self._unit} {rate} {self._status}".replace("  ", " ").rstrip()
+        if self._unit == "B":  # 754.6 kB, not 754.6k B
+            unit, behind, per = "B", "", "B/s"
+        else:
+            unit, behind, per = "", self._unit, f" {self._unit}/s" if self._unit else "/s"
+        of = f"/{human(self._total, unit)}" if self._total else ""
+        far = f"{human(self._done, unit)}{of} {behind} {human(self._done / elapsed, per)}"
+        far = localise(far, language())
+        return f"{far} {self._status}".replace("  ", " ").rstrip()
 
     def _eta(self) -> str:
         if not self._total or self._done <= 0:

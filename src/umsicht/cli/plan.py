@@ -272,9 +272,9 @@ def _rows(said: Mapping[str, Any], recipe: Any) -> Iterable[Sequence[object]]:
     for name, made in said["predicted"]["bpb"].items():
         interval = t(
             "plan.interval",
-            value=f"{made['value']:.3f}",
-            low=f"{made['low']:.3f}",
-            high=f"{made['high']:.3f}",
+            value=numerals(f"{made['value']:.3f}"),
+            low=numerals(f"{made['low']:.3f}"),
+            high=numerals(f"{made['high']:.3f}"),
             level=f"{100 * made['level']:.0f}",
         )
         yield t("plan.row.bpb", slice=name), interval

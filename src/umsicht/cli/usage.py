@@ -40,7 +40,7 @@ def _said(error: Exception, command: str) -> tuple[str, list[str]]:
     """The sentence, and the nearest known word where one is near."""
     if isinstance(error, UnknownOptionError):
         word = error.token.keyword or error.token.value
-        known = [name for argument in error.argument_collection if argument.parse for name in argument.names]
+        known = [name for argument in error.argument_collection for name in argument.names]
         return t("cli.usage.option", command=command, option=word), difflib.get_close_matches(word, known, 1)
     if isinstance(error, UnknownCommandError) and error.unused_tokens and error.app is not None:
         known = [name for name in error.app if not name.startswith("-")]
@@ -52,7 +52,9 @@ def _said(error: Exception, command: str) -> tuple[str, list[str]]:
 
 def _about_a_value(error: Exception, command: str) -> str:
     if type(error) is MissingArgumentError and error.argument is not None:
-        given = error.keyword or next((x.keyword for x in error.argument.tokens if x.keyword), "")
+        given = getattr(error, "keyword", None) or next(
+            (x.keyword for x in error.argument.tokens if x.keyword), ""
+        )
         if given:
             return t("cli.usage.value", option=given)
         return t("cli.usage.missing", command=command, name=_name(error.argument))

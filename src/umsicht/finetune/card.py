@@ -8,7 +8,7 @@ from typing import Any
 from umsicht.evaluate.checkpoint import input_of
 from umsicht.evaluate.evaluation import Evaluation
 from umsicht.findings import Finding, UserError, render
-from umsicht.words import t
+from umsicht.words import numerals, t
 
 from .base import evaluation_of
 from .subject import Subject
@@ -25,7 +25,11 @@ def model_card(subject: Subject) -> str:
         lines += ["language:", *(f"- {code}" for code in languages if code.isalpha() and len(code) <= 3)]
     lines += ["tags:", "- umsicht", "---", "", f"# {run.name}", ""]
     lines += [
-        t("finetune.card.intro", family=config.family, parameters=f"{subject.model.n_parameters():,}"),
+        t(
+            "finetune.card.intro",
+            family=config.family,
+            parameters=numerals(f"{subject.model.n_parameters():,}"),
+        ),
         "",
     ]
     lines += [t("finetune.card.chat" if subject.is_chat else "finetune.card.base"), ""]

@@ -10,7 +10,7 @@ from umsicht.pipeline.walk import Walk
 from umsicht.plan import measure
 from umsicht.plan.stage import PlanInputs, build
 from umsicht.record import Artifact
-from umsicht.words import t
+from umsicht.words import numerals, t
 
 
 def plan(material: Material) -> Artifact:
@@ -23,10 +23,10 @@ def plan(material: Material) -> Artifact:
     walk.progress.note(
         t(
             "pipeline.length",
-            steps=f"{said['steps']:,}",
-            tokens=f"{said['tokens']:,}",
-            available=f"{said['usable_tokens']:,}",
-            minutes=f"{said['predicted']['training_s'] / 60:.1f}",
+            steps=numerals(f"{said['steps']:,}"),
+            tokens=numerals(f"{said['tokens']:,}"),
+            available=numerals(f"{said['usable_tokens']:,}"),
+            minutes=numerals(f"{said['predicted']['training_s'] / 60:.1f}"),
         )
     )
     walk.gate("plan", (Finding.from_dict(plain) for plain in said["findings"]))
@@ -78,7 +78,10 @@ def foreseen(planned: Artifact) -> dict[str, Any]:
 
 def _say_sizes(material: Material) -> None:
     sizes = n_parameters(material)
-    shown = ", ".join(f"{name} {value}" for name, value, derived in material.describe_model() if derived)
-    material.walk.progress.note(
-        t("pipeline.plan", parameters=f"{sizes['all']:,}", body=f"{sizes['body']:,}", sizes=shown)
+    shown = ", ".join(
+        f"{name} {value}"
+        for name, value, derived in material.describe_model()
+        if derived and value is not None
     )
+    whole, body = (numerals(f"{sizes[name]:,}") for name in ("all", "body"))
+    material.walk.progress.note(t("pipeline.plan", parameters=whole, body=body, sizes=shown))

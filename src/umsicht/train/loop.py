@@ -23,7 +23,7 @@ from umsicht.train.signals import StopRequest
 from umsicht.train.state import Carried
 from umsicht.train.stepping import Stepping
 from umsicht.train.writers import open_writers
-from umsicht.words import t
+from umsicht.words import numerals, t
 
 Reason = Literal["finished", "early-stopped", "stopped-by-guard", "interrupted"]
 
@@ -166,7 +166,9 @@ class Trainer(Stepping):
                 }
                 for copy in copies:
                     copy.write(view.step, finite)
-            self.progress.advance(1, t("train.live", loss=f"{view.loss:.3f}", rate=f"{pace.rate:,.0f}"))
+            self.progress.advance(
+                1, t("train.live", loss=numerals(f"{view.loss:.3f}"), rate=numerals(f"{pace.rate:,.0f}"))
+            )
             last = view.step == self.total_steps
             if last or halted or exhausted or due:
                 pulse.at("save")

@@ -16,7 +16,7 @@ from umsicht.model import ModelConfig
 from umsicht.recipe.parallel import ParallelSettings
 from umsicht.recipe.train import TrainSettings
 from umsicht.train.memory import StepBytes, step_bytes
-from umsicht.words import t
+from umsicht.words import numerals, t
 
 MARGIN = 1.25
 """Beyond what is counted: buffers of exchanges, what the allocator holds."""
@@ -88,7 +88,12 @@ def propose(
         reason = t(f"train.proposed_{kind}", data=data, shard=shard, tensor=tensor, **figures)
         return Proposal(settings, size, available, reason)
     raise UserError(
-        t("train.nothing_fits", least=f"{least / 1e9:.2f}", available=f"{available / 1e9:.2f}", world=world),
+        t(
+            "train.nothing_fits",
+            least=numerals(f"{least / 1e9:.2f}"),
+            available=numerals(f"{available / 1e9:.2f}"),
+            world=world,
+        ),
         where="parallel: auto",
         fix=t("train.nothing_fits_fix"),
     )

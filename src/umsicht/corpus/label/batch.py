@@ -56,7 +56,7 @@ def check_filters(filters: FilterSettings) -> None:
                 where=f"filter.classifiers.{name}.action",
                 why=t("corpus.classifier.labels_only.why")
                 if known.labels_only
-                else t("corpus.classifier.imprecise.why", precision=f"{worst:.2f}"),
+                else t("corpus.classifier.imprecise.why", precision=worst),
                 fix=t("corpus.classifier.imprecise.fix"),
             )
 
