@@ -21,7 +21,6 @@ from urllib.parse import urlsplit
 
 from bench.common import QUICK, ROOT, Bench
 from bench.dashboard.records import SPIKES, line, write_run
-from bench.dashboard.trackio_peer import against_trackio
 from umsicht.dashboard import report
 
 RUNS, STEPS = (6, 20_000) if QUICK else (50, 100_000)
@@ -66,8 +65,6 @@ def main() -> None:
             comparing(bench, chromium, url)
             bench.figure("server memory (resident) after all of it", resident(pid), "<= 300", unit="MB")
             bench.figure("accessibility: serious or critical violations", axe(chromium, url), "<= 0")
-        with browser() as chromium:
-            against_trackio(bench, chromium.browser, served)
     bench.finish()
 
 

@@ -1,6 +1,6 @@
 """`make bench-peers`: every measured comparison with other people's programs on one page: ratios with their spread, and where we lose.
 
-    python -m bench.peers            # uses what bench-corpus, bench-train, bench-quality and bench-dashboard left in build/bench, runs what is missing
+    python -m bench.peers            # uses what bench-corpus, bench-train, bench-quality and bench-dashboard-trackio left in build/bench, runs what is missing
     python -m bench.peers --again    # runs them all anew
     python -m bench.peers --collect  # runs nothing: what is missing is shown as not measured
 
@@ -24,11 +24,16 @@ RESULTS = ROOT / "build" / "bench"
 Found = dict[str, Any]
 
 
+def target(name: str) -> str:
+    """A bench as the Makefile calls it."""
+    return f"bench-{name.replace('_', '-')}"
+
+
 def result(name: str, *, again: bool, collect: bool) -> Found | None:
     """What a bench left behind; made first where it is missing."""
     path = RESULTS / f"{name}.json"
     if not collect and (again or not path.is_file()):
-        print(f"running bench-{name} …", flush=True)
+        print(f"running {target(name)} …", flush=True)
         subprocess.run(
             [sys.executable, "-m", f"bench.{name}"], cwd=ROOT, stdout=subprocess.DEVNULL, check=False
         )
@@ -56,13 +61,13 @@ def gaps(rows: list[Row]) -> dict[str, tuple[str, list[str]]]:
             continue
         if row.part.folder:
             name, needs = row.peer, f"`{row.part.folder}` names a folder with its repository"
-            touched = f"bench-{row.part.bench}"
+            touched = target(row.part.bench)
         elif row.budget:
             name = f"quality after {row.budget}"
             needs, touched = f'`QUALITY_BUDGETS="{row.budget}" make bench-quality`', row.peer
         else:
             name, touched = row.part.what, row.peer
-            needs = row.spread or f"`make bench-{row.part.bench}`"
+            needs = row.spread or f"`make {target(row.part.bench)}`"
         entry = found.setdefault(name, (needs, []))
         if touched not in entry[1]:
             entry[1].append(touched)
@@ -81,7 +86,7 @@ def sources(known: dict[str, Found | None]) -> str:
     for name, found in known.items():
         page = ROOT / "docs" / "measured" / f"{name}.md"
         link = f"[{name}]({page.name})" if page.is_file() else name
-        lines.append(f"- `make bench-{name}` → {link}{_state(found)}")
+        lines.append(f"- `make {target(name)}` → {link}{_state(found)}")
     return "\n".join(lines)
 
 

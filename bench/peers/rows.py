@@ -27,7 +27,7 @@ PARTS = (
     Part("quality", "bits per byte for equal processor time", ("litgpt", "transformers")),
     Part("quality", "bits per byte for equal processor time", ("nanogpt",), "NANOGPT_DIR"),
     Part("quality", "bits per byte for equal processor time", ("nanochat",), "NANOCHAT_DIR"),
-    Part("dashboard", "a run of 100,000 steps", ("trackio",)),
+    Part("dashboard_trackio", "opening a run in the browser", ("trackio",)),
 )
 QUALITY = re.compile(r"(?P<budget>[^:]+): \w+'s bits per byte - (?P<ours>[\w-]+)'s at (?P<share>\S+) of its")
 

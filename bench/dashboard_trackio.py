@@ -1,4 +1,4 @@
-"""Opening one run of one metric: the same rows, the same browser, our run page and trackio's page in turn."""
+"""`make bench-dashboard-trackio`: opening one run of one metric: the same rows, the same browser, our run page and trackio's page in turn."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import shutil
 import statistics
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy as np
 import orjson
 
 from bench.common import QUICK, ROOT, Bench
+from bench.dashboard.__main__ import CHROMIUM, browser, served
 from bench.peers.environment import peer_python
 from umsicht.record import Run
 
@@ -43,21 +44,34 @@ CURVE = """selector => {
 }"""
 """A curve stands on the canvas: dots with a colour, which axes, grid and an empty chart have not."""
 
-Server = Callable[[Path], contextlib.AbstractContextManager[tuple[str, int]]]
+NAME = f"first chart of {STEPS:,} steps, times faster than trackio"
 
 
-def against_trackio(bench: Bench, chromium: Any, served: Server) -> None:
-    """The two figures of the comparison, or one that says why there is none."""
-    name = f"first chart of {STEPS:,} steps, times faster than trackio"
+def main() -> None:
+    """Measure, print, write."""
+    bench = Bench(
+        "dashboard_trackio",
+        f"One run of {STEPS:,} steps with one metric, opened in an empty headless Chromium, ours and trackio's in turn.",
+    )
     python = peer_python("dashboard")
-    if python is None:
-        bench.figure(name, None, note="trackio's environment could not be made")
-        return
+    if python is None or not CHROMIUM.exists():
+        missing = "no /usr/bin/chromium here" if python else "trackio's environment could not be made"
+        bench.figure(NAME, None, note=missing)
+    else:
+        compare(bench, python)
+    bench.finish()
+
+
+def compare(bench: Bench, python: Path) -> None:
+    """Both servers side by side, pages opened in turn."""
     ours, theirs = written(python)
-    with served(ours) as (address, _), trackio_serves(python, theirs) as other:
+    with browser() as context, served(ours) as (address, _), trackio_serves(python, theirs) as other:
         url, _, token = address.partition("?token=")
         pairs = [
-            (seconds(chromium, f"{url}run/one/?token={token}", OURS), seconds(chromium, other, THEIRS))
+            (
+                seconds(context.browser, f"{url}run/one/?token={token}", OURS),
+                seconds(context.browser, other, THEIRS),
+            )
             for _ in range(PAIRS + 1)
         ]
     first, *later = [theirs / ours for ours, theirs in pairs]
@@ -65,9 +79,9 @@ def against_trackio(bench: Bench, chromium: Any, served: Server) -> None:
     drawn = (
         "trackio draws 3,000 of the rows, we the least, the mean and the greatest of every stretch of them"
     )
-    bench.figure(name, statistics.median(later), note=f"{spread}; {drawn}")
+    bench.figure(NAME, statistics.median(later), note=f"{spread}; {drawn}")
     bench.figure(
-        f"{name}, right after both servers start", first, note="one pair; neither has read the rows yet"
+        f"{NAME}, right after both servers start", first, note="one pair; neither has read the rows yet"
     )
 
 
@@ -121,10 +135,23 @@ def seconds(chromium: Any, url: str, canvas: str) -> float:
     page = context.new_page()
     began = time.perf_counter()
     page.goto(url, wait_until="commit")
-    while not page.evaluate(CURVE, canvas):
+    while not drawn(page, canvas):
         if time.perf_counter() - began > 120:
             raise TimeoutError(f"no curve at {url}")
         page.wait_for_timeout(25)
     taken = time.perf_counter() - began
     context.close()
     return taken
+
+
+def drawn(page: Any, canvas: str) -> bool:
+    """Whether a curve stands there; not yet while the page still goes from one address to the next."""
+    from playwright.sync_api import Error
+
+    with contextlib.suppress(Error):
+        return bool(page.evaluate(CURVE, canvas))
+    return False
+
+
+if __name__ == "__main__":
+    main()
