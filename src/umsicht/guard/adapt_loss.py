@@ -51,12 +51,18 @@ class Outputs(dict[str, Any]):
 
 @dataclass(frozen=True)
 class Effective:
-    """What a loss trains on. `targets` [rows, seq] ids, -1 where nothing is trained; `weights` [rows, seq] float64 ≥ 0; `loss` the scalar."""
+    """What a loss trains on. `targets` [rows, seq] ids, -1 where nothing is trained; `weights` [rows, seq] float64 ≥ 0; `loss` the scalar.
+
+    `pulled` [rows, seq]: positions whose logits the loss moves at all, towards a target or not (z-loss, smoothing). `unsure` [rows, seq]: the
+    model is so certain there that a trained position and one left out have the same gradient. None where logits cannot be seen.
+    """
 
     targets: torch.Tensor
     weights: torch.Tensor
     loss: float
     logits: torch.Tensor
+    pulled: torch.Tensor | None = None
+    unsure: torch.Tensor | None = None
 
     @property
     def active(self) -> torch.Tensor:
@@ -267,7 +273,17 @@ def _from_logits(
     top = float(weights.max()) if weights.numel() else 0.0
     weights = torch.where(weights > top * 1e-9, weights, torch.zeros_like(weights))
     target = torch.where(weights > _TINY, target, torch.full_like(target, -1))
-    return Effective(target.cpu(), weights.cpu(), float(loss.detach()), logits.detach().cpu())
+    pull = clean.abs().sum(dim=-1)
+    pulled = pull > float(pull.max()) * 1e-6 if pull.numel() else pull > 0
+    certain = torch.softmax(logits.detach().double(), dim=-1).amax(dim=-1) > 1 - 1e-6
+    return Effective(
+        target.cpu(),
+        weights.cpu(),
+        float(loss.detach()),
+        logits.detach().cpu(),
+        pulled.cpu(),
+        (certain & ~pulled).cpu(),
+    )
 
 
 class Tap:

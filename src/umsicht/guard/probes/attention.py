@@ -79,6 +79,7 @@ class Listener(TorchFunctionMode):
                 "empty_rows": empty,
                 "dropout": float(given.get("dropout_p", 0.0) or 0.0),
                 "dtype": query.dtype,
+                "balance": _size(query) / max(_size(key), 1e-12),
                 **_entropy(query, key, mask, given.get("scale")),
             }
         )
@@ -100,6 +101,10 @@ class Listener(TorchFunctionMode):
                 "empty_rows": int((scores.detach() <= -1e4).all(dim=-1).sum()),
             }
         )
+
+
+def _size(tensor: torch.Tensor) -> float:
+    return float(tensor.detach().float().square().mean().sqrt())
 
 
 def _entropy(query: torch.Tensor, key: torch.Tensor, mask: Any, scale: Any) -> dict[str, float]:
@@ -146,7 +151,8 @@ def sharpness(tap: Listener) -> Iterator[Finding]:
         return
     middle = sorted(spreads)[(len(spreads) - 1) // 2]
     for index, value in enumerate(spreads):
-        if value > 1.5 * middle or value < middle / 1.5:
+        is_sharp = tap.calls[index]["entropy"] < 0.85 or value > 3 * middle
+        if (value > 1.5 * middle and is_sharp) or value < middle / 3:
             yield Finding(
                 "NUMERIC/attention-sharp",
                 "stop",
@@ -160,6 +166,7 @@ def sharpness(tap: Listener) -> Iterator[Finding]:
 def attention(subject: Subject, tap: Listener) -> Iterator[Finding]:
     """Every call: rows that see something, no dropout in evaluation, and the scale that is declared or usual, the same in all layers."""
     declared = subject.declared.attention_scale
+    configured = None if declared else _configured(subject)
     for index, call in enumerate(tap.calls):
         usual = declared or 1 / math.sqrt(call["width"])
         if call["empty_rows"] and not _pads(subject):
@@ -175,6 +182,11 @@ def attention(subject: Subject, tap: Listener) -> Iterator[Finding]:
             )
             return
         ratio = call["scale"] / usual
+        if configured and abs(call["scale"] / configured - 1) < 0.01:
+            continue
+        # Queries that were scaled before the call are so much shorter than keys.
+        if not declared and call["scale"] == 1.0 and 0.6 < call["balance"] * ratio < 1.6:
+            continue
         if ratio > 1.05 or ratio < 0.95:
             yield _scale(index, call["scale"], usual, call["width"], is_sure=bool(declared))
             return
@@ -200,6 +212,8 @@ def attention(subject: Subject, tap: Listener) -> Iterator[Finding]:
             return
         usual = declared or 1 / math.sqrt(call["width"])
         factor = call["factor"]
+        if configured and math.isfinite(factor) and abs(factor / configured - 1) < 0.02:
+            continue
         if (
             math.isfinite(factor)
             and call["width"] >= 8
@@ -208,6 +222,17 @@ def attention(subject: Subject, tap: Listener) -> Iterator[Finding]:
         ):
             yield _scale(index, factor, usual, call["width"], is_sure=bool(declared))
             return
+
+
+def _configured(subject: Subject) -> float | None:
+    """The scale that the model's own configuration names; None where it names none."""
+    config = getattr(subject.model.module if subject.model is not None else None, "config", None)
+    for name in ("attention_multiplier", "attention_scale", "softmax_scale"):
+        value = getattr(config, name, None)
+        if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
+            return float(value)
+    scalar = getattr(config, "query_pre_attn_scalar", None)
+    return float(scalar) ** -0.5 if isinstance(scalar, int | float) and scalar > 0 else None
 
 
 def _empty_rows(index: int, rows: int) -> Finding:

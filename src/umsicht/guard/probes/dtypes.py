@@ -8,10 +8,11 @@ import torch
 from torch import nn
 
 from umsicht.findings import Finding
+from umsicht.guard.adapt_batch import Example
 from umsicht.guard.probes.attention import attention, listen, sharpness
 from umsicht.guard.probes.initial import unusable
 from umsicht.guard.probes.rotary import HALF, rotary
-from umsicht.guard.subject import Subject, numbers
+from umsicht.guard.subject import Subject, numbers, to_device
 
 STAGE = "dtypes"
 
@@ -66,16 +67,24 @@ def _parameters(subject: Subject, module: nn.Module) -> Iterator[Finding]:
 
 
 def _loss(subject: Subject) -> Iterator[Finding]:
-    """The loss of a batch in half precision must still be a float32 number."""
+    """The loss of a batch in half precision must still be a float32 number, and be computed as one."""
     if subject.loss is None:
         return
+    found = [_half_loss(subject, example) for example in subject.examples[:3]]
+    if found and all(found):
+        yield Finding("NUMERIC/loss-half", "warn", STAGE, location="loss", numbers=numbers(dtype=found[0]))
+
+
+def _half_loss(subject: Subject, example: Example) -> str:
+    """The format of half precision in which this loss is, or was before somebody widened it; empty where it is none."""
     with torch.no_grad():
-        loss = subject.need_loss().of(subject.small)
-    if loss.dtype in HALF:
-        yield Finding(
-            "NUMERIC/loss-half",
-            "warn",
-            STAGE,
-            location="loss",
-            numbers=numbers(dtype=str(loss.dtype).removeprefix("torch.")),
-        )
+        loss = subject.need_loss().of(to_device(example.take(slice(0, 4)), subject.need_model().device))
+    for dtype in HALF:
+        if loss.dtype == dtype or (float(loss) != 0.0 and float(loss.to(dtype)) == float(loss)):
+            return str(dtype).removeprefix("torch.")
+    return ""
+
+
+def loss_is_coarse(subject: Subject) -> bool:
+    """True where every loss is a number of half precision: too coarse a staircase for differences."""
+    return bool(subject.examples) and all(_half_loss(subject, example) for example in subject.examples[:3])

@@ -168,14 +168,19 @@ def _weights(subject: Subject, example: Example, index: int) -> Iterator[Finding
     following_real = real.clone()
     following_real[:, :-1] = real[:, 1:]
     active = found.active
-    padded = active & ~(real & (following_real if subject.label_offset != 1 else real))
-    if bool(padded.any()):
-        yield _at("TARGET-MASK/pad-active", padded, found, index, expected)
+    pads = ~(real & (following_real if subject.label_offset != 1 else real))
+    padded = active & pads
+    # A z-loss or a smoothing of its own pulls at pads without naming a target there.
+    touched = found.pulled & ~real if found.pulled is not None else padded
+    if bool(padded.any()) or bool(touched.any()):
+        yield _at("TARGET-MASK/pad-active", padded if bool(padded.any()) else touched, found, index, expected)
     ignored = active & ~expected & ~padded
     # Without labels the batch does not say what is to be trained on: a loss may mask what it likes.
     if bool(ignored.any()) and example.labels is not None:
         yield _at("TARGET-MASK/ignored-active", ignored, found, index, expected)
     lost = expected & ~active
+    if found.unsure is not None:
+        lost &= ~found.unsure
     if bool(lost.any()) and bool(active.any()):
         ends = _ends_lost(subject, example, lost)
         yield _at(

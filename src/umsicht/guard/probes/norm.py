@@ -118,9 +118,14 @@ def _judge(subject: Subject, found: Effective, example: Example) -> Finding | No
 
 
 def silent(module: torch.nn.Module):  # type: ignore[no-untyped-def]  # a context manager
-    """Dropout rates set to zero inside the block, wherever a module or its configuration keeps them."""
+    """No dropout inside the block: rates set to zero wherever a module or its configuration keeps them, calls as a function let through."""
     import dataclasses
-    from contextlib import contextmanager
+    from contextlib import contextmanager, nullcontext
+
+    from umsicht.guard.probes.no_dropout import no_dropout
+
+    # Umsicht's own model keeps every rate where it is found above; listening to each call would only cost time.
+    own = type(module).__module__.startswith("umsicht.")
 
     @contextmanager
     def block():  # type: ignore[no-untyped-def]
@@ -145,7 +150,8 @@ def silent(module: torch.nn.Module):  # type: ignore[no-untyped-def]  # a contex
                         kept.append((child, name, value))
                         setattr(child, name, dataclasses.replace(value, **rates))
         try:
-            yield
+            with nullcontext() if own else no_dropout():
+                yield
         finally:
             for owner, name, value in reversed(kept):
                 setattr(owner, name, value)

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from umsicht.findings import Finding
-from umsicht.guard.probes.norm import silent
+from umsicht.guard.probes.dtypes import loss_is_coarse
 from umsicht.guard.probes.prefix import crop
 from umsicht.guard.subject import Cannot, Subject, numbers, to_device
 
@@ -25,18 +25,22 @@ LOUD = 400
 
 
 def slope(subject: Subject) -> Iterator[Finding]:
-    """Hooks that scale, detached parts, hand-written backward passes: all of them leave the loss right and its gradient wrong."""
+    """Hooks that scale, detached parts, hand-written backward passes, other dropout in a recomputation: all of them leave the loss right and its gradient wrong."""
     module, loss, view = subject.need_module(), subject.need_loss(), subject.need_model()
     noise = NOISE.get(view.dtype)
     if noise is None:
         raise Cannot("half precision is too coarse for differences of losses")
+    if loss_is_coarse(subject):
+        raise Cannot("the loss is rounded to half precision: its differences say nothing")
     rows = min(ROWS, subject.small.ids.shape[0])
     example = crop(subject.small.take(slice(0, rows)), min(POSITIONS, subject.small.ids.shape[1]))
     example = to_device(example, view.device)
-    with subject.awake(), silent(module), view.mode(training=True):
+    with subject.awake(), view.mode(training=True):
         trainable = [(n, p) for n, p in module.named_parameters() if p.requires_grad and p.numel()]
         for _, parameter in trainable:
             parameter.grad = None
+        # Dropout stays on, from one seed: what is computed again in the backward pass must draw what the forward pass drew.
+        torch.manual_seed(subject.seed)
         value = loss.of(example)
         if not bool(torch.isfinite(value)):
             raise Cannot("the loss of this batch is not finite")
