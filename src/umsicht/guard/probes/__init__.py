@@ -14,10 +14,12 @@ from umsicht.guard.probes.initial import initialisation
 from umsicht.guard.probes.integrity import checkpoint_integrity
 from umsicht.guard.probes.ledger import order
 from umsicht.guard.probes.mask import active_targets
+from umsicht.guard.probes.modes import modes
 from umsicht.guard.probes.net import safety_net
 from umsicht.guard.probes.norm import loss_norm
 from umsicht.guard.probes.overfit import overfit
 from umsicht.guard.probes.overlap import overlap
+from umsicht.guard.probes.places import places
 from umsicht.guard.probes.prefix import causal_prefix
 from umsicht.guard.probes.rawtext import raw_text
 from umsicht.guard.probes.reach import reach
@@ -28,6 +30,7 @@ from umsicht.guard.probes.shift import shift
 from umsicht.guard.probes.slope import slope
 from umsicht.guard.probes.stability import stability
 from umsicht.guard.probes.storage import batch_ids, boundaries, token_ids
+from umsicht.guard.probes.stream import stream
 from umsicht.guard.probes.targets import loader_targets
 from umsicht.guard.probes.text import round_trip
 
@@ -53,9 +56,12 @@ PROBES: tuple[Probe, ...] = (
     *_COMMON,
     Probe("T3 batches", "boundaries", boundary_tokens),
     Probe("T15 batches", "data-order", repeated_rows),
+    Probe("T17 places", "documents", places),
+    Probe("T9 stream", "initialisation", stream),
     Probe("T10", "batch-algebra", micro.batch_algebra),
     Probe("T11", "one-step", wiring.one_step),
     Probe("T11 slope", "one-step", slope),
+    Probe("T13 modes", "evaluation", modes),
 )
 
 PIPELINE_PROBES: tuple[Probe, ...] = (

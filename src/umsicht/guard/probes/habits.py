@@ -38,13 +38,29 @@ def loop_habits(
     schedule = subject.schedule
     begun = getattr(schedule, "last_epoch", None)
 
-    def look() -> tuple[bool, float]:
-        return module.training, max(float(group["lr"]) for group in optimizer.param_groups)
+    def look() -> tuple[bool, list[float]]:
+        return module.training, [float(group["lr"]) for group in optimizer.param_groups]
+
+    elsewhere = getattr(schedule, "optimizer", None)
+    if isinstance(elsewhere, torch.optim.Optimizer) and elsewhere is not optimizer:
+        yield Finding(
+            "OPT-WIRING/schedule-elsewhere",
+            "stop",
+            STAGE,
+            location="schedule",
+            numbers=numbers(optimizer=type(elsewhere).__name__, groups=len(elsewhere.param_groups)),
+        )
+        return
 
     with subject.borrowed(optimizer), view.mode(training=True), seen_by_steps(optimizer, look) as seen:
         for _ in range(STEPS):
             subject.train_step(view.model, optimizer, [piece.raw for piece in pieces])
-    modes, rates = [mode for mode, _ in seen], [rate for _, rate in seen]
+    modes, groups = [mode for mode, _ in seen], [rates for _, rates in seen]
+    rates = [max(one) for one in groups]
+    behind = left_behind(groups)
+    if behind is not None:
+        yield behind
+        return
     moved = getattr(schedule, "last_epoch", 0) - begun if begun is not None else 0
     if modes and not any(modes) and view.drops():
         yield Finding(
@@ -58,6 +74,30 @@ def loop_habits(
         yield _schedule(len(rates), moved, rates)
     elif begun is None and callable(schedule) and rates:
         yield from _closed_form(schedule, rates)
+
+
+def left_behind(history: list[list[float]]) -> Finding | None:
+    """Groups whose rate stands still while another group's moves, from the rates of some steps in a row."""
+    if len(history) < 2 or len({len(rates) for rates in history}) > 1:
+        return None
+    moves = [len(set(rates)) > 1 for rates in zip(*history, strict=True)]
+    still = [index for index, moved in enumerate(moves) if not moved and history[0][index] > 0 and any(moves)]
+    if not still:
+        return None
+    leader = moves.index(True)
+    return Finding(
+        "OPT-WIRING/group-left-behind",
+        "warn",
+        STAGE,
+        location=f"schedule: group {still[0]}",
+        numbers=numbers(
+            still=len(still),
+            groups=len(moves),
+            rate=history[-1][still[0]],
+            first=history[0][leader],
+            last=history[-1][leader],
+        ),
+    )
 
 
 def _schedule(steps: int, moved: int, rates: list[float]) -> Finding:

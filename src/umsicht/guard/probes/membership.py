@@ -136,6 +136,15 @@ def rates(subject: Subject, optimizer: torch.optim.Optimizer) -> Iterator[Findin
             yield Finding(
                 "OPT-WIRING/rate-zero", "warn", "one-step", location=where, numbers=numbers(rate=rate)
             )
+        decay = group.get("weight_decay", 0.0) or 0.0
+        if not 0.0 <= float(decay) * max(rate, 0.0) < 1.0:
+            yield Finding(
+                "OPT-WIRING/decay-odd",
+                "stop",
+                "one-step",
+                location=where,
+                numbers=numbers(decay=float(decay), rate=rate),
+            )
         betas = group.get("betas")
         if (
             betas is not None

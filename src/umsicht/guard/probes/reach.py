@@ -18,6 +18,10 @@ _WINDOWS = ("sliding_window", "attention_window", "local_window", "window_size",
 
 def reach(subject: Subject) -> Iterator[Finding]:
     """One early token changed at a time, at doubling distances from the last position: the furthest that moves its logits to any bit."""
+    hidden = _behind_mask(subject)
+    if hidden is not None:
+        yield hidden
+        return
     view = subject.need_model()
     example = subject.small
     row = int(example.real.sum(dim=1).argmax())
@@ -44,6 +48,40 @@ def reach(subject: Subject) -> Iterator[Finding]:
         STAGE,
         location=f"model: distance {next(d for d in distances if d > far)}",
         numbers=numbers(reach=far, length=seq, unseen=next(d for d in distances if d > far)),
+    )
+
+
+def _behind_mask(subject: Subject) -> Finding | None:
+    """The same in a padded row under the batch's own mask: the token beside the last real one must matter, as it does without a mask.
+
+    A mask read the wrong way round hides what is real and shows the padding.
+    """
+    view, example = subject.need_model(), subject.small
+    mask = example.attention_mask
+    if mask is None or mask.dim() != 2 or view.accepts("attention_mask") is None:
+        return None
+    counts = example.real.sum(dim=1)
+    padded = [row for row, n in enumerate(counts.tolist()) if 3 <= n < example.ids.shape[1]]
+    if not padded:
+        return None
+    one = example.take(slice(padded[0], padded[0] + 1))
+    places = one.real[0].nonzero().flatten().tolist()
+    changed = one.ids.clone()
+    near = slice(places[-2], places[-2] + 1)
+    changed[0, near] = other_ids(subject, one.ids[0, near], 1)
+    other = one.with_ids(changed)
+    awake = subject.awake() if view.module is not None else contextlib.nullcontext()
+    with awake, torch.no_grad(), view.mode(training=False):
+        shown = [view.logits(item.ids, **item.context)[0, places[-1]] for item in (one, other)]
+        plain = [view.logits(item.ids)[0, places[-1]] for item in (one, other)]
+    if not torch.equal(shown[0], shown[1]) or torch.equal(plain[0], plain[1]):
+        return None
+    return Finding(
+        "CONTEXT/mask-hides",
+        "stop",
+        STAGE,
+        location="model: attention mask",
+        numbers=numbers(real=len(places), length=int(example.ids.shape[1])),
     )
 
 

@@ -9,6 +9,7 @@ from torch import nn
 
 from umsicht.findings import Finding
 from umsicht.guard.adapt_batch import Example
+from umsicht.guard.probes.adam_rule import adam_rule
 from umsicht.guard.probes.membership import empty_groups, frozen, get_optimizer, membership, rates
 from umsicht.guard.probes.norm import silent
 from umsicht.guard.subject import Subject, numbers
@@ -30,6 +31,7 @@ def one_step(subject: Subject) -> Iterator[Finding]:
     yield from found
     if any(finding.grade == "stop" for finding in found):
         return
+    yield from adam_rule(subject, module, optimizer)
     if subject.loss is not None and subject.examples:
         found = list(_moves(subject, module, optimizer))
         yield from found
