@@ -16,10 +16,12 @@ import pyarrow.parquet as pq
 from bench.common import QUICK, Bench
 from bench.corpus.texts import varied
 from bench.peers.environment import peer_python
+from umsicht.corpus.document import read_columns
 from umsicht.corpus.engine import Serial
+from umsicht.corpus.kernels.spans import spans_of, words_and_lines_of
 from umsicht.corpus.near import NearJob, find_near
 from umsicht.corpus.near.tasks import SpanFile
-from umsicht.corpus.paragraphs import ParagraphsTask, find_paragraphs
+from umsicht.corpus.pieces import PieceSettings, paragraph_sketches, paragraphs_path, pieces_of
 from umsicht.corpus.work import Workspace
 
 HERE = Path(__file__).parent
@@ -96,24 +98,22 @@ def _paragraphs(files: list[str], folder: Path) -> float:
     folder.mkdir()
     counts = [pq.ParquetFile(name).metadata.num_rows for name in files]
     started = time.process_time()
-    state = folder / "state.npy"
-    np.save(state, np.zeros(sum(counts), np.uint8))
-    spans, sizes, groups, offset = [], [], [], 0
+    texts, sizes, groups, offset = [], [], [], 0
     for number, (name, count) in enumerate(zip(files, counts, strict=True)):
-        found = find_paragraphs(
-            ParagraphsTask(name, str(state), offset, str(folder / f"{number}.spans.npy"), 20)
+        spans = spans_of(read_columns(name, ["text"]).column("text"))
+        found = pieces_of(
+            *words_and_lines_of(spans), spans.starts, np.arange(count), PieceSettings(shingles=20)
         )
-        spans.append(found["file"])
-        sizes.append(found["paragraphs"])
-        groups.append(np.load(found["file"])["row"] + np.uint32(offset))
+        path, sketches = paragraphs_path(folder, f"{number}"), paragraph_sketches(folder, f"{number}")
+        np.save(path, found.paragraphs)
+        np.save(sketches[0], found.sketches)
+        np.save(sketches[1], found.sizes)
+        texts.append(SpanFile(name, str(path), (str(sketches[0]), str(sketches[1]))))
+        sizes.append(len(found.paragraphs))
+        groups.append(found.paragraphs["row"] + np.uint32(offset))
         offset += count
     job = NearJob(
-        "paragraph",
-        [SpanFile(name, span) for name, span in zip(files, spans, strict=True)],
-        sizes,
-        np.zeros(sum(sizes), np.uint8),
-        np.concatenate(groups),
-        min_shingles=20,
+        "paragraph", texts, sizes, np.zeros(sum(sizes), np.uint8), np.concatenate(groups), min_shingles=20
     )
     find_near(job, Workspace(folder, "bench", "0" * 64), Serial())
     return time.process_time() - started

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,12 +14,16 @@ from hypothesis import strategies as st
 from umsicht.corpus.kernels import oracle
 from umsicht.corpus.kernels.pairs import estimate, measure, pairs_of, resolve
 from umsicht.corpus.kernels.spans import (
+    Spans,
     lines_of,
     shingle_sets,
     sketches,
     spans_from,
     whole_hashes,
+    words_and_lines_of,
+    words_of,
 )
+from umsicht.corpus.pieces import PieceSettings, pieces_of
 
 FULL = 2**64 - 1
 SCRIPTS = st.sampled_from("aZ9 é\u0301ßŒΣςιΆЖяİıـكअिไทย日本かナ한국👍🏽\u200d\u00ad.,\n\t-’“")
@@ -93,6 +99,56 @@ def test_whole_hashes_are_the_oracles(texts: list[str]) -> None:
         words = oracle.words(text)
         assert count == len(words)
         assert value == (oracle.run_hash(words, salt=len(words)) if words else 0)
+
+
+@settings(max_examples=120, deadline=None)
+@given(TEXTS)
+def test_lines_and_blocks_have_the_words_that_stand_in_them(texts: list[str]) -> None:
+    texts = [utf8(text) for text in texts]
+    spans = spans_from(texts)
+    words, lines = words_and_lines_of(spans)
+    assert words.hashes.tolist() == words_of(spans).hashes.tolist()
+    assert words.offsets.tolist() == words_of(spans).offsets.tolist()
+
+    def read(text: npt.NDArray[np.uint32], places: npt.NDArray[np.int64]) -> list[tuple[int, str]]:
+        pieces = Spans(spans.buffer, places[:, 0].copy(), places[:, 1].copy())
+        for i in range(len(pieces)):
+            mine = words.hashes[places[i, 2] : places[i, 3]].tolist()
+            assert mine == words_of(spans_from([pieces.text(i)])).hashes.tolist()
+        return [(int(number), pieces.text(i)) for i, number in enumerate(text)]
+
+    assert read(lines.text, lines.places) == [
+        (i, line) for i, text in enumerate(texts) for line in text.split("\n") if line
+    ]
+    assert read(*lines.blocks()) == [
+        (i, block.strip("\n"))
+        for i, text in enumerate(texts)
+        for block in re.split("\n\n+" if "\n\n" in text else "\n", text)
+        if block.strip("\n")
+    ]
+
+
+@settings(max_examples=80, deadline=None)
+@given(TEXTS, st.integers(1, 3), st.integers(1, 4))
+def test_pieces_are_hashed_and_sketched_as_texts_of_their_own(texts: list[str], least: int, n: int) -> None:
+    texts = [utf8(text) for text in texts]
+    spans = spans_from(texts)
+    rows = np.arange(len(texts), dtype=np.int64)
+    rows[-1] = -1
+    found = pieces_of(*words_and_lines_of(spans), spans.starts, rows, PieceSettings(least, least, n))
+    encoded = [text.encode() for text in texts]
+    assert set(found.lines["row"].tolist()) | set(found.paragraphs["row"].tolist()) <= set(
+        range(len(texts) - 1)
+    )
+    for line in found.lines:
+        text = encoded[line["row"]][line["start"] : line["end"]].decode()
+        hashes, counts = whole_hashes(spans_from([text]))
+        assert line["hash"] == hashes[0] and counts[0] >= least
+    whole = [encoded[row][start:end].decode() for row, start, end in found.paragraphs.tolist()]
+    expected, sizes = sketches(spans_from(whole), n)
+    assert found.sketches.tolist() == expected.tolist()
+    assert found.sizes.tolist() == sizes.tolist()
+    assert all(size >= least for size in found.sizes.tolist())
 
 
 @settings(max_examples=120, deadline=None)

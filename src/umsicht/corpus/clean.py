@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from umsicht.corpus.document import CODE_DOMAIN
 from umsicht.corpus.kernels import survey
 from umsicht.corpus.kernels.spans import Spans, spans_from, spans_of
 from umsicht.corpus.label.language import CODE, UNDETERMINED, identify_many
-from umsicht.corpus.lines import CODE_DOMAIN
 from umsicht.corpus.normalise import normalise, strip_blank_lines, without_surrogates
 from umsicht.corpus.redact import redact
 from umsicht.corpus.sources.unit import SourceInfo

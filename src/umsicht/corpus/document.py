@@ -12,6 +12,9 @@ import pyarrow.parquet as pq
 
 Split = Literal["train", "val", "dropped"]
 
+CODE_DOMAIN = "code"
+"""Programs: their repetitions mean something."""
+
 CORE = ("id", "text", "source", "domain", "language", "licence", "origin")
 
 SCHEMA = pa.schema(

@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from umsicht.corpus.carry import Carry, Names
 from umsicht.corpus.document import read_columns, write_table
+from umsicht.corpus.independence import save_training
 from umsicht.corpus.index import drops_of, hex_id, open_rows
-from umsicht.corpus.kernels.spans import spans_of
-from umsicht.corpus.lines import is_code, line_hashes
+from umsicht.corpus.kernels.spans import Spans, spans_of
 from umsicht.corpus.near.tasks import VALIDATION
 from umsicht.corpus.protect import Fingerprint, scan
 
@@ -38,7 +38,8 @@ class FinishTask:
     exact: tuple[str, ...]
     near: str
     boilerplate: tuple[str, ...]
-    line_words: int
+    lines: str
+    """File of the partition's lines."""
     spans: str
     paragraphs: str
     protected: str
@@ -65,7 +66,10 @@ def finish(task: FinishTask) -> dict[str, Any]:
     carry.count("protect")
     train = carry.alive & ~carry.validation
     carry.count("train", train)
+    training = f"{task.key}.training.npz"
+    save_training(Path(task.output) / training, train, carry.texts)
     return {
+        "training": training,
         "files": {
             "train": _write(task, carry, train, "train"),
             "val": _write(task, carry, carry.alive & carry.validation, "val"),
@@ -94,11 +98,11 @@ def _near(task: FinishTask, carry: Carry, offset: int) -> None:
         return
     drops = open_rows(Path(task.near))
     first, last = np.searchsorted(drops["later"], [offset, offset + len(carry.rows)])
-    mine = drops[first:last]
-    for drop, kept in zip(mine, task.names.ids_of(mine["earlier"]), strict=True):
-        reason = "near-duplicate" if drop["jaccard"] >= drop["score"] else "contained"
-        detail = f"of {kept}; jaccard {drop['jaccard']:.2f}, score {drop['score']:.2f}"
-        carry.drop(int(drop["later"]) - offset, "near", reason, detail)
+    mine = np.array(drops[first:last])
+    kept = task.names.ids_of(mine["earlier"])
+    for (later, _, score, jaccard), name in zip(mine.tolist(), kept, strict=True):
+        reason = "near-duplicate" if jaccard >= score else "contained"
+        carry.drop(later - offset, "near", reason, f"of {name}; jaccard {jaccard:.2f}, score {score:.2f}")
 
 
 def _lines(task: FinishTask, carry: Carry) -> list[dict[str, Any]]:
@@ -106,13 +110,13 @@ def _lines(task: FinishTask, carry: Carry) -> list[dict[str, Any]]:
     if not sum(map(len, known)):
         return []
     table = np.concatenate(known)
-    chosen = np.flatnonzero(carry.alive & ~is_code(carry.table))
-    text, lines, hashes = line_hashes(carry.spans.take(chosen), task.line_words)
-    row = chosen[text]
-    marks = _by_source(hashes, np.array(task.sources, np.uint64)[carry.rows["source"][row]])
-    gone = np.isin(marks, _by_source(table["hash"], table["source"].astype(np.uint64)))
-    lines, row, marks = lines.take(gone), row[gone], marks[gone]
+    found = open_rows(Path(task.lines))
+    row = np.ascontiguousarray(found["row"])
+    marks = _by_source(found["hash"], np.array(task.sources, np.uint64)[carry.rows["source"][row]])
+    gone = carry.alive[row] & np.isin(marks, _by_source(table["hash"], table["source"].astype(np.uint64)))
+    row, marks, start, end = row[gone], marks[gone], found["start"][gone], found["end"][gone]
     starts = carry.spans.starts[row]
+    lines = Spans(carry.spans.buffer, starts + start, starts + end)
     names = carry.table.column("source")
     shown: dict[int, dict[str, Any]] = {}
     for i, mark in enumerate(marks.tolist()):
@@ -121,8 +125,7 @@ def _lines(task: FinishTask, carry: Carry) -> list[dict[str, Any]]:
         if "line" not in entry:
             entry["line"] = lines.text(i)[:300]
             entry["source"] = names[int(row[i])].as_py()
-    spots = zip(row.tolist(), (lines.starts - starts).tolist(), (lines.ends - starts).tolist(), strict=True)
-    carry.cut(spots, "lines")
+    carry.cut(zip(row.tolist(), start.tolist(), end.tolist(), strict=True), "lines")
     return sorted(shown.values(), key=lambda entry: (-entry["times"], entry["line"]))[:EXAMPLES]
 
 
@@ -135,17 +138,16 @@ def _paragraphs(task: FinishTask, carry: Carry) -> None:
     if not task.paragraphs:
         return
     drops = drops_of([Path(task.paragraphs)], task.part)
-    places = np.load(task.spans)[drops["row"]]
+    places = open_rows(Path(task.spans))[drops["row"]].tolist()
     spots = []
     offsets = np.array(task.names.offsets, np.int64)
     kept_ids = task.names.ids_of(offsets[drops["kept_part"]] + drops["kept_row"])
-    for drop, place, kept in zip(drops, places, kept_ids, strict=True):
-        row, start, end = int(place["row"]), int(place["start"]), int(place["end"])
+    for score, (row, start, end), kept in zip(drops["score"].tolist(), places, kept_ids, strict=True):
         if not carry.alive[row]:
             continue
         first = int(carry.spans.starts[row])
         piece = carry.spans.buffer[first + start : first + end].tobytes().decode("utf-8", "replace")
-        carry.fragments.append((row, piece, f"score {drop['score']:.2f}; stays in {kept}"))
+        carry.fragments.append((row, piece, f"score {score:.2f}; stays in {kept}"))
         spots.append((row, start, end))
     carry.cut(spots, "paragraphs")
 

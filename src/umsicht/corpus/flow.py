@@ -29,7 +29,7 @@ from umsicht.corpus.index import DROP, index_path, open_rows, shingles_path, ske
 from umsicht.corpus.ledger import Ledger
 from umsicht.corpus.near import NearJob, NearResult, find_near
 from umsicht.corpus.near.tasks import GONE, STAYS, VALIDATION, SpanFile
-from umsicht.corpus.paragraphs import ParagraphsTask, find_paragraphs
+from umsicht.corpus.pieces import lines_path, paragraph_sketches, paragraphs_path
 from umsicht.corpus.prepare import PrepareTask, group_units, prepare
 from umsicht.corpus.protect import fingerprint
 from umsicht.corpus.protected_sets import Protected
@@ -203,7 +203,7 @@ class Flow:
 
     def _sketches(self, part: dict[str, Any]) -> tuple[str, str]:
         folder, key = self.work.stage("read"), part["key"]
-        return str(sketch_path(folder, key)), str(shingles_path(folder, key))
+        return _as_text((sketch_path(folder, key), shingles_path(folder, key)))
 
     def _save_state(self) -> None:
         np.save(self.work.folder / "state.npy", self.state)
@@ -237,20 +237,19 @@ class Flow:
         settings = self.settings.dedupe.lines
         if not settings.enabled:
             return []
-        folder = self.work.stage("lines")
+        read, folder = self.work.stage("read"), self.work.stage("lines")
         tasks = [
             line_stage.LinesTask(
                 number,
-                str(table),
+                str(lines_path(read, part["key"])),
                 str(index),
                 self._sources_of(part),
                 str(self.work.folder / "state.npy"),
                 offset,
                 str(folder / f"{part['key']}.lines.npy"),
-                settings.min_words,
             )
-            for number, (part, table, index, offset) in enumerate(
-                zip(self.parts, self.tables, self.indexes, self.offsets, strict=True)
+            for number, (part, index, offset) in enumerate(
+                zip(self.parts, self.indexes, self.offsets, strict=True)
             )
         ]
         counted = self.work.run(
@@ -278,30 +277,21 @@ class Flow:
         settings, near = self.settings.dedupe.paragraphs, self.settings.dedupe.near
         if not settings.enabled:
             return [""] * len(self.parts), ""
-        folder = self.work.stage("paragraphs")
-        tasks = [
-            ParagraphsTask(
-                str(table),
-                str(self.work.folder / "state.npy"),
-                offset,
-                str(folder / f"{part['key']}.spans.npy"),
-                settings.min_shingles,
-            )
-            for part, table, offset in zip(self.parts, self.tables, self.offsets, strict=True)
-        ]
-        found = self.work.run(
-            self.engine, "paragraphs", find_paragraphs, tasks, self.progress, t("corpus.stage.paragraphs")
-        )
-        spans = [result["file"] for result in found]
-        counts = [int(result["paragraphs"]) for result in found]
+        read, folder = self.work.stage("read"), self.work.stage("paragraphs")
+        spans = [str(paragraphs_path(read, part["key"])) for part in self.parts]
+        counts = [int(part["paragraphs"]) for part in self.parts]
         groups = np.empty(sum(counts), np.uint32)
         first = 0
-        for path, offset, count in zip(spans, self.offsets, counts, strict=True):
-            groups[first : first + count] = np.load(path)["row"] + np.uint32(offset)
+        for name, offset, count in zip(spans, self.offsets, counts, strict=True):
+            groups[first : first + count] = open_rows(Path(name))["row"] + np.uint32(offset)
             first += count
+        texts = [
+            SpanFile(str(table), path, _as_text(paragraph_sketches(read, part["key"])))
+            for table, path, part in zip(self.tables, spans, self.parts, strict=True)
+        ]
         job = NearJob(
             "paragraph",
-            [SpanFile(str(table), path) for table, path in zip(self.tables, spans, strict=True)],
+            texts,
             counts,
             self.state[groups],
             groups,
@@ -323,7 +313,8 @@ class Flow:
         drops.sort(order=["part", "row"])
         path = folder / "drops.npy"
         np.save(path, drops)
-        self.notes["paragraphs"] = {"compared": sum(counts), "cut": len(drops), "verified": result.verified}
+        compared = int((job.state != GONE).sum())
+        self.notes["paragraphs"] = {"compared": compared, "cut": len(drops), "verified": result.verified}
         return spans, str(path)
 
     def _finish(
@@ -334,7 +325,7 @@ class Flow:
         spans: Sequence[str],
         paragraphs: str,
     ) -> list[dict[str, Any]]:
-        folder = self.work.stage("write")
+        read, folder = self.work.stage("read"), self.work.stage("write")
         names = Names(tuple(map(str, self.indexes)), self.offsets)
         tasks = [
             FinishTask(
@@ -348,7 +339,7 @@ class Flow:
                 tuple(exact),
                 near,
                 tuple(boilerplate),
-                self.settings.dedupe.lines.min_words,
+                str(lines_path(read, part["key"])),
                 spans[number],
                 paragraphs,
                 str(self._protected_file) if self.protected.sets else "",
@@ -370,26 +361,31 @@ class Flow:
         """Take validation documents out that training knows piece by piece."""
         write, folder = self.work.stage("write"), self.work.stage("overlap")
         holders = [result for result in finished if result["files"]["val"]]
-        tables = [pq.read_table(write / result["files"]["val"]) for result in holders]
-        if not tables:
+        if not holders:
             return finished
-        runs = validation_runs(tables)
+        runs = validation_runs([write / result["files"]["val"] for result in holders])
         runs.save(folder / "table.npz")
         tasks = [
-            OverlapTask(str(write / name), str(folder / "table.npz"), str(folder / f"{name}.npy"))
-            for name in (result["files"]["train"] for result in finished)
-            if name
+            OverlapTask(
+                str(table),
+                str(write / result["training"]),
+                str(folder / "table.npz"),
+                str(folder / f"{result['files']['train']}.npy"),
+            )
+            for table, result in zip(self.tables, finished, strict=True)
+            if result["files"]["train"]
         ]
         found = self.work.run(
             self.engine, "overlap", find_overlap, tasks, self.progress, t("corpus.stage.overlap")
         )
         overlap = runs.overlap([result["file"] for result in found])
         first = 0
-        for result, table in zip(holders, tables, strict=True):
-            mine = overlap[first : first + table.num_rows]
-            first += table.num_rows
+        for result in holders:
+            path = write / result["files"]["val"]
+            mine = overlap[first : first + pq.ParquetFile(path).metadata.num_rows]
+            first += len(mine)
             if (mine > LARGEST_OVERLAP).any():
-                self._leave(result, table, mine, folder)
+                self._leave(result, pq.read_table(path), mine, folder)
         return finished
 
     def _leave(
@@ -423,3 +419,7 @@ class Flow:
             if not paths:
                 schema = DROPPED_SCHEMA if split == "dropped" else SCHEMA
                 write_table(schema.empty_table(), target / "part-00000.parquet")
+
+
+def _as_text(paths: tuple[Path, Path]) -> tuple[str, str]:
+    return str(paths[0]), str(paths[1])

@@ -6,7 +6,7 @@ training documents: none of those is a copy, but together they know the text.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,28 +17,46 @@ import pyarrow as pa
 
 from umsicht.corpus.document import DROPPED_SCHEMA, read_columns, write_table
 from umsicht.corpus.kernels.scan import build_filter, build_table
-from umsicht.corpus.kernels.spans import different, runs_in, spans_of
-from umsicht.corpus.protect import RUN, runs_of
+from umsicht.corpus.kernels.spans import Spans, different, run_sets, runs_in, spans_of
+from umsicht.corpus.protect import RUN
 
 LARGEST_OVERLAP = 0.5
 
 
 @dataclass(frozen=True)
 class OverlapTask:
-    """One training partition, and the table of validation runs."""
+    """One partition as it was read, what training has of it, and the table of validation runs."""
 
-    train: str
+    read: str
+    training: str
     table: str
     output: str
 
 
+def save_training(path: Path, rows: npt.NDArray[np.bool_], changed: Mapping[int, bytes]) -> None:
+    """Keep which rows of a partition are in training, and the texts of those that are no longer what was read."""
+    same, others = rows.copy(), [row for row in changed if rows[row]]
+    same[others] = False
+    texts = [changed[row] for row in others]
+    offsets = np.zeros(len(texts) + 1, np.int64)
+    np.cumsum([len(text) for text in texts], out=offsets[1:])
+    np.savez(path, same=np.flatnonzero(same), texts=np.frombuffer(b"".join(texts), np.uint8), offsets=offsets)
+
+
+def _training(task: OverlapTask) -> tuple[Spans, Spans]:
+    """Texts of training that are what was read, and those that are not."""
+    with np.load(task.training) as stored:
+        same, texts, offsets = stored["same"], stored["texts"], stored["offsets"]
+    whole = spans_of(read_columns(task.read, ["text"]).column("text"))
+    return whole.take(same), Spans(texts, offsets[:-1].copy(), offsets[1:].copy())
+
+
 def find_overlap(task: OverlapTask) -> dict[str, Any]:
-    """Write the validation runs that stand in one training partition."""
+    """Write the validation runs that stand in what training has of one partition."""
     with np.load(task.table) as stored:
         table, mask = stored["table"], stored["mask"]
-    spans = spans_of(read_columns(task.train, ["text"]).column("text"))
-    _, found = runs_in(spans, np.array([RUN], np.int64), table, mask)
-    np.save(task.output, different(found))
+    runs = [runs_in(spans, np.array([RUN], np.int64), table, mask)[1] for spans in _training(task)]
+    np.save(task.output, different(np.concatenate(runs)))
     return {"file": task.output}
 
 
@@ -65,12 +83,18 @@ class ValidationRuns:
         return np.bincount(self.owners, weights=inside, minlength=self.documents) / np.maximum(total, 1)
 
 
-def validation_runs(tables: Sequence[pa.Table]) -> ValidationRuns:
-    """Runs of 13 words of validation documents; shorter documents have none."""
-    texts = [text for table in tables for text in table.column("text").to_pylist()]
-    hashes, owners, lengths = runs_of(texts)
-    long = lengths[owners] >= RUN if len(owners) else np.zeros(0, bool)
-    return ValidationRuns(hashes[long], owners[long], len(texts))
+def validation_runs(files: Sequence[Path]) -> ValidationRuns:
+    """Runs of 13 words of validation documents, one file of them at a time; shorter documents have none."""
+    hashes, owners, documents = [np.empty(0, np.uint64)], [np.empty(0, np.uint32)], 0
+    for path in files:
+        spans = spans_of(read_columns(path, ["text"]).column("text"))
+        found, offsets, _ = run_sets(spans, RUN, RUN, np.ones(len(spans), bool))
+        hashes.append(found.copy())
+        owners.append(
+            np.repeat(np.arange(documents, documents + len(spans), dtype=np.uint32), np.diff(offsets))
+        )
+        documents += len(spans)
+    return ValidationRuns(np.concatenate(hashes), np.concatenate(owners), documents)
 
 
 def part_ways(

@@ -52,6 +52,20 @@ def open_rows(path: Path) -> Rows:
     return rows
 
 
+def save_rows(path: Path, chunks: Sequence[Rows]) -> None:
+    """`np.save` of rows one after the other, without putting them together in memory first."""
+    first = chunks[0]
+    about = {
+        "descr": np.lib.format.dtype_to_descr(first.dtype),
+        "fortran_order": False,
+        "shape": (sum(map(len, chunks)), *first.shape[1:]),
+    }
+    with path.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, about)
+        for chunk in chunks:
+            chunk.tofile(file)
+
+
 def drops_of(files: Sequence[Path], part: int) -> Rows:
     """All drops of one partition out of files that are sorted by partition."""
     found = []

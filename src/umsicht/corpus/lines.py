@@ -9,11 +9,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow.compute as pc
 
-from umsicht.corpus.document import read_columns
 from umsicht.corpus.index import open_rows
-from umsicht.corpus.kernels.spans import Spans, different, lines_of, spans_of, whole_hashes
+from umsicht.corpus.kernels.spans import different
 from umsicht.corpus.near.tasks import GONE
 from umsicht.recipe.corpus import LineSettings
 
@@ -33,7 +31,6 @@ COUNT = np.dtype(
 BYTES_A_LINE = 400
 """Memory of one line in a pass, as measured: its row read, sorted and merged."""
 TOP_LINES = 100
-CODE_DOMAIN = "code"
 
 
 @dataclass(frozen=True)
@@ -41,54 +38,33 @@ class LinesTask:
     """Lines of one partition."""
 
     number: int
-    table: str
+    lines: str
+    """File of its lines: `LINE`, document by document."""
     index: str
     sources: tuple[int, ...]
     """Numbers, among all sources, of the partition's own."""
     state: str
     offset: int
     output: str
-    min_words: int
-
-
-def is_code(table: Any) -> npt.NDArray[np.bool_]:
-    """Rows that are code: their repetitions mean something."""
-    found: npt.NDArray[np.bool_] = pc.equal(table.column("domain"), CODE_DOMAIN).to_numpy()
-    return found
-
-
-def line_hashes(spans: Spans, min_words: int) -> tuple[npt.NDArray[np.uint32], Spans, npt.NDArray[np.uint64]]:
-    """Lines of at least so many words: text numbers, spans, hashes of their folded words."""
-    text, lines = lines_of(spans)
-    hashes, counts = whole_hashes(lines)
-    long = counts >= min_words
-    return text[long], lines.take(long), hashes[long]
 
 
 def count_lines(task: LinesTask) -> dict[str, Any]:
     """Write in how many documents of the partition each line stands, by source, sorted by hash."""
-    table = read_columns(task.table, ["text", "domain"])
-    rows = open_rows(Path(task.index))
+    lines, rows = open_rows(Path(task.lines)), open_rows(Path(task.index))
     state = np.load(task.state, mmap_mode="r")[task.offset : task.offset + len(rows)]
-    chosen = np.flatnonzero((state != GONE) & ~is_code(table))
-    spans = spans_of(table.column("text"))
-    text, lines, hashes = line_hashes(spans.take(chosen), task.min_words)
-    source = (
-        np.array(task.sources, np.uint64)[rows["source"][chosen][text]]
-        if len(text)
-        else text.astype(np.uint64)
+    row = np.ascontiguousarray(lines["row"])
+    stays = state[row] != GONE
+    row, hashes, start, end = row[stays], lines["hash"][stays], lines["start"][stays], lines["end"][stays]
+    source = np.array(task.sources, np.uint64)[rows["source"][row]]
+    order = _by_line(hashes, source, row)
+    counted = _documents_by_line(
+        hashes[order], source[order], row[order], (end - start)[order].astype(np.int64)
     )
-    order = _by_line(hashes, source, text)
-    table_out = _documents_by_line(
-        hashes[order], source[order], text[order], (lines.ends - lines.starts)[order]
-    )
-    first = order[table_out["row"]]
-    row = chosen[text[first]]
-    table_out["part"], table_out["row"] = task.number, row
-    table_out["start"] = lines.starts[first] - spans.starts[row]
-    table_out["end"] = lines.ends[first] - spans.starts[row]
-    np.save(task.output, table_out)
-    return {"file": task.output, "lines": len(table_out)}
+    first = order[counted["row"]]
+    counted["part"], counted["row"] = task.number, row[first]
+    counted["start"], counted["end"] = start[first], end[first]
+    np.save(task.output, counted)
+    return {"file": task.output, "lines": len(counted)}
 
 
 def _by_line(
@@ -150,10 +126,11 @@ def merge_lines(task: MergeTask) -> dict[str, Any]:
     """Write the lines of one hash range that are boilerplate, sorted by hash."""
     found = []
     for name in task.files:
-        table = open_rows(Path(name))
-        low = np.searchsorted(table["hash"], np.uint64(task.first), "left")
-        high = np.searchsorted(table["hash"], np.uint64(task.last), "right")
-        found.append(table[low:high])
+        counted = open_rows(Path(name))
+        low = np.searchsorted(counted["hash"], np.uint64(task.first), "left")
+        high = np.searchsorted(counted["hash"], np.uint64(task.last), "right")
+        # A copy: a slice would keep the pages of every file mapped that the search has touched, and there are as many files as the corpus is large.
+        found.append(np.array(counted[low:high]))
     table = np.concatenate(found) if found else np.empty(0, COUNT)
     table = table[_by_line(table["hash"], table["source"], table["source"])]
     new = np.ones(len(table), bool)

@@ -14,9 +14,10 @@ import xxhash
 
 from umsicht.corpus.clean import Batch
 from umsicht.corpus.document import DROPPED_SCHEMA, SCHEMA, write_table, write_working
-from umsicht.corpus.index import ROW, index_path, shingles_path, sketch_path
+from umsicht.corpus.index import ROW, index_path, save_rows, shingles_path, sketch_path
 from umsicht.corpus.kernels.spans import Spans
 from umsicht.corpus.label.batch import Labels
+from umsicht.corpus.pieces import Pieces, lines_path, paragraph_sketches, paragraphs_path
 
 
 def hashes(spans: Spans) -> tuple[list[str], npt.NDArray[np.uint64]]:
@@ -80,10 +81,12 @@ class Partition:
     sketches: list[tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32]]] = field(default_factory=list)
     slices: dict[str, int] = field(default_factory=dict)
     sources: dict[str, int] = field(default_factory=dict)
+    pieces: list[Pieces] = field(default_factory=list)
+    rows: int = 0
     bytes: int = 0
 
-    def add(self, found: Rows, rows: npt.NDArray[np.int64]) -> None:
-        """Documents that are kept."""
+    def add(self, found: Rows, rows: npt.NDArray[np.int64], pieces: Pieces) -> None:
+        """Documents that are kept, and their pieces."""
         batch, slices = found.batch, self.slices
         index = np.empty(len(rows), ROW)
         index["hi"], index["lo"] = found.halves[rows, 0], found.halves[rows, 1]
@@ -97,20 +100,27 @@ class Partition:
         if found.sketches is not None:
             sketches, sizes = found.sketches
             self.sketches.append((sketches[rows], sizes[rows]))
+        self.pieces.append(pieces)
+        self.rows += len(rows)
         self.bytes += int(found.sizes[rows].sum())
 
     def write(self, folder: Path, key: str) -> dict[str, Any]:
         """Partition and index to disk; returns what later stages need to know of it."""
-        index = np.concatenate(self.index)
         write_working(pa.concat_tables(self.tables), folder / f"{key}.arrow")
-        np.save(index_path(folder, key), index)
+        save_rows(index_path(folder, key), self.index)
         if self.sketches:
-            np.save(sketch_path(folder, key), np.concatenate([sketches for sketches, _ in self.sketches]))
-            np.save(shingles_path(folder, key), np.concatenate([sizes for _, sizes in self.sketches]))
+            save_rows(sketch_path(folder, key), [sketches for sketches, _ in self.sketches])
+            save_rows(shingles_path(folder, key), [sizes for _, sizes in self.sketches])
+        save_rows(lines_path(folder, key), [pieces.lines for pieces in self.pieces])
+        save_rows(paragraphs_path(folder, key), [pieces.paragraphs for pieces in self.pieces])
+        sketches, sizes = paragraph_sketches(folder, key)
+        save_rows(sketches, [pieces.sketches for pieces in self.pieces])
+        save_rows(sizes, [pieces.sizes for pieces in self.pieces])
         return {
             "key": key,
-            "rows": len(index),
+            "rows": self.rows,
             "bytes": self.bytes,
+            "paragraphs": sum(len(pieces.paragraphs) for pieces in self.pieces),
             "slices": list(self.slices),
             "sources": list(self.sources),
         }

@@ -13,14 +13,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from umsicht.corpus.clean import Batch, clean
+from umsicht.corpus.document import CODE_DOMAIN
 from umsicht.corpus.index import hex_id, text_hash
-from umsicht.corpus.kernels.spans import words_of
+from umsicht.corpus.kernels.spans import words_and_lines_of
 from umsicht.corpus.label.batch import PROMOTIONAL, counted, label_batch, unlabelled
 from umsicht.corpus.label.language import UNDETERMINED
 from umsicht.corpus.ledger import Ledger
-from umsicht.corpus.lines import CODE_DOMAIN
 from umsicht.corpus.normalise import Undecodable, decode
 from umsicht.corpus.partition import Dropped, Partition, Rows, hashes
+from umsicht.corpus.pieces import Pieces, PieceSettings, pieces_of
 from umsicht.corpus.sources import Broken, Column, Raw, Unit, read_unit
 from umsicht.recipe.corpus import CorpusSettings, FilterSettings, NormaliseSettings
 
@@ -45,10 +46,12 @@ class PrepareTask:
     partition_bytes: int
     sketch_words: int
     """Words a shingle of the sketches that near-duplicates are searched by; 0: they are not searched."""
+    pieces: PieceSettings
 
     @classmethod
     def of(cls, number: int, units: tuple[Unit, ...], folder: Path, settings: CorpusSettings) -> PrepareTask:
         """A task out of the corpus settings."""
+        dedupe = settings.dedupe
         return cls(
             number,
             units,
@@ -59,7 +62,12 @@ class PrepareTask:
             settings.min_document_bytes,
             settings.max_document_bytes,
             settings.partition_bytes,
-            settings.dedupe.near.words if settings.dedupe.near.enabled else 0,
+            dedupe.near.words if dedupe.near.enabled else 0,
+            PieceSettings(
+                dedupe.lines.min_words if dedupe.lines.enabled else 0,
+                dedupe.paragraphs.min_shingles if dedupe.paragraphs.enabled else 0,
+                dedupe.near.words,
+            ),
         )
 
     def filters_of(self, source: str) -> FilterSettings:
@@ -146,7 +154,7 @@ class _Worker:
         kept, short = np.flatnonzero(long), np.flatnonzero(~long)
         filters = self.task.filters_of(source)
         is_code = np.array([domain == CODE_DOMAIN for domain in batch.domains], bool)
-        words = words_of(spans)
+        words, lines = words_and_lines_of(spans)
         labels = label_batch(spans, words, batch.languages, is_code, cleaned.notice, filters)
         sketched = words.sketches(self.task.sketch_words) if self.task.sketch_words else None
         found = Rows(batch, spans.column(), sizes, names, halves, labels, sketched)
@@ -168,11 +176,14 @@ class _Worker:
             kept = np.flatnonzero(long & ~gone)
         self.ledger.add(source, "filter", len(kept), int(sizes[kept].sum()))
         if len(kept):
-            self._keep(found, kept)
+            rows = np.full(len(batch), -1, np.int64)
+            rows[kept] = self.part.rows + np.arange(len(kept))
+            rows[is_code] = -1
+            self._keep(found, kept, pieces_of(words, lines, spans.starts, rows, self.task.pieces))
 
-    def _keep(self, found: Rows, kept: npt.NDArray[np.int64]) -> None:
+    def _keep(self, found: Rows, kept: npt.NDArray[np.int64], pieces: Pieces) -> None:
         """Into the partition, which is written when it is full."""
-        self.part.add(found, kept)
+        self.part.add(found, kept, pieces)
         if self.part.bytes >= self.task.partition_bytes:
             self._flush()
 

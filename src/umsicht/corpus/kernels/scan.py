@@ -14,8 +14,8 @@ EMPTY = np.uint64(0)
 
 
 def build_table(values: Any) -> Any:
-    """Open-addressing table (linear probing, at most half full) of 64-bit hashes; 0 marks an empty place."""
-    size = 1 << max(4, int(2 * len(values)).bit_length())
+    """Open-addressing table (linear probing, at most three quarters full) of 64-bit hashes; 0 marks an empty place."""
+    size = 1 << max(4, (4 * len(values) // 3).bit_length())
     table = np.zeros(size, np.uint64)
     if len(values):
         _fill(np.ascontiguousarray(values, np.uint64), table)
@@ -199,36 +199,26 @@ def whole_runs(buffer: Any, starts: Any, ends: Any, codes: Any, extra: Any, out:
     return len(starts)
 
 
-@kernel(
-    int64(BYTES, EDGES, EDGES, readable("boolean"), writable("uint32"), writable("int64"), writable("int64"))
-)
-def line_spans(
-    buffer: Any, starts: Any, ends: Any, by_blank: Any, out_text: Any, out_start: Any, out_end: Any
-) -> int:
-    """Lines (or, where `by_blank`, blocks between blank lines) of every text: its number, start and end in the buffer, line end left out.
+@kernel(int64(BYTES, EDGES, EDGES, writable("uint32"), writable("int64"), writable("int64")))
+def line_spans(buffer: Any, starts: Any, ends: Any, out_text: Any, out_start: Any, out_end: Any) -> int:
+    """Lines of every text that are not empty: its number, start and end in the buffer, line end left out.
 
-    Empty lines are left out. Returns how many; writes only where there is room.
+    Returns how many; writes only where there is room.
     """
     total = 0
     room = len(out_text)
     one = np.uint64(1)
     for i in range(len(starts)):
         position, end = np.uint64(starts[i]), np.uint64(ends[i])
-        first = position
-        blank = by_blank[i]
-        while position <= end:
+        while position < end:
+            first = position
             while position < end and buffer[position] != 10:
                 position += one
-            after = position + one
-            if position == end or not blank or (after < end and buffer[after] == 10):
-                if position > first:
-                    if total < room:
-                        out_text[total] = i
-                        out_start[total] = first
-                        out_end[total] = position
-                    total += 1
-                while after < end and buffer[after] == 10:
-                    after += one
-                first = after
-            position = after
+            if position > first:
+                if total < room:
+                    out_text[total] = i
+                    out_start[total] = first
+                    out_end[total] = position
+                total += 1
+            position += one
     return total

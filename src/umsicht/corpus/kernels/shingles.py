@@ -138,20 +138,12 @@ def words_many(buffer: Any, starts: Any, ends: Any, codes: Any, extra: Any, out:
     return total
 
 
-@kernel(void(HASHES, EDGES, int64, writable("uint64", 2), writable("uint32")))
-def sketch_words(words: Any, offsets: Any, n: int, sketches: Any, sizes: Any) -> None:
-    """`sketch_many` of texts whose words are known."""
-    longest = 0
-    for i in range(len(sizes)):
-        longest = max(longest, offsets[i + 1] - offsets[i])
-    shingles = np.empty(longest + 1, np.uint64)
-    scratch = np.empty(longest + 1, np.uint64)
-    wanted = sketches.shape[1]
-    for i in range(len(sizes)):
-        mine = words[offsets[i] : offsets[i + 1]]
-        count = hash_shingles(mine, len(mine), n, shingles)
-        sizes[i] = count
-        _smallest(shingles, count, wanted, scratch, sketches[i])
+@kernel(int64(SET, int64, int64, HASHES, HASHES, HASHES))
+def sketch_of(words: Any, n_words: int, n: int, shingles: Any, scratch: Any, out: Any) -> int:
+    """The bottom sketch of a row of words in `out`; returns its number of shingles. `shingles` and `scratch` have room for as many as there are words."""
+    count = hash_shingles(words, n_words, n, shingles)
+    _smallest(shingles, count, len(out), scratch, out)
+    return count
 
 
 @kernel(void(BYTES, EDGES, EDGES, CODES, CODES, int64, writable("uint64", 2), writable("uint32")))
@@ -165,12 +157,9 @@ def sketch_many(
     words = np.empty(longest // 2 + 2, np.uint64)
     shingles = np.empty(longest // 2 + 2, np.uint64)
     scratch = np.empty(longest // 2 + 2, np.uint64)
-    wanted = sketches.shape[1]
     for i in range(len(starts)):
         n_words = hash_words(buffer, starts[i], ends[i], codes, extra, words)
-        count = hash_shingles(words, n_words, n, shingles)
-        sizes[i] = count
-        _smallest(shingles, count, wanted, scratch, sketches[i])
+        sizes[i] = sketch_of(words, n_words, n, shingles, scratch, sketches[i])
 
 
 @kernel(int64(BYTES, EDGES, EDGES, CODES, CODES, int64, HASHES, writable("int64")))

@@ -10,8 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from umsicht.corpus.kernels import pieces as _pieces
 from umsicht.corpus.kernels import shingles as _shingles
 from umsicht.corpus.kernels.fold import table_arguments
+
+_LINE_FEED = 10
 
 
 @dataclass(frozen=True)
@@ -113,8 +116,52 @@ class Words:
         out = np.empty((len(self.offsets) - 1, size), np.uint64)
         counts = np.zeros(len(out), np.uint32)
         if len(out):
-            _shingles.sketch_words(self.hashes, self.offsets, n, out, counts)
+            first, last = self.offsets[:-1], self.offsets[1:]
+            _pieces.sketch_runs(self.hashes, first, last, n, out, counts)
         return out, counts
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Lines of texts that are not empty."""
+
+    text: npt.NDArray[np.uint32]
+    """Number of the text of every line."""
+    places: npt.NDArray[np.int64]
+    """`[lines, 4]`: where a line begins and ends in the buffer, and its first and past its last word among all words."""
+    after_blank: npt.NDArray[np.bool_]
+    """Whether a blank line stands before a line."""
+    has_blank: npt.NDArray[np.bool_]
+    """Whether a text has a blank line anywhere."""
+
+    def blocks(self) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
+        """Text and places of the blocks between blank lines; a text without any has its lines for blocks."""
+        text, places = np.empty_like(self.text), np.empty_like(self.places)
+        count = _pieces.join_lines(self.text, self.places, self.after_blank, self.has_blank, text, places)
+        return text[:count], places[:count]
+
+
+def words_and_lines_of(spans: Spans) -> tuple[Words, Lines]:
+    """`words_of`, and the lines that the words stand in."""
+    out = np.empty(int(((spans.ends - spans.starts) // 2 + 2).sum()) + 1, np.uint64)
+    offsets = np.zeros(len(spans) + 1, np.int64)
+    first, last = int(spans.starts.min(initial=0)), int(spans.ends.max(initial=0))
+    room = len(spans) + np.count_nonzero(spans.buffer[first:last] == _LINE_FEED)
+    text, places = np.empty(room, np.uint32), np.empty((room, 4), np.int64)
+    after_blank, has_blank = np.zeros(room, bool), np.zeros(len(spans), bool)
+    n = _pieces.words_by_line(
+        spans.buffer,
+        spans.starts,
+        spans.ends,
+        *table_arguments(),
+        out,
+        offsets,
+        text,
+        places,
+        after_blank,
+        has_blank,
+    )
+    return Words(out[: offsets[-1]], offsets), Lines(text[:n], places[:n], after_blank[:n], has_blank)
 
 
 def words_of(spans: Spans) -> Words:
@@ -151,24 +198,14 @@ def shingle_sets(spans: Spans, n: int) -> tuple[npt.NDArray[np.uint64], npt.NDAr
     return out[:total], offsets
 
 
-def lines_of(spans: Spans, *, blocks: bool = False) -> tuple[npt.NDArray[np.uint32], Spans]:
-    """Lines of every text (with `blocks`: blocks between blank lines, where a text has any): text numbers, and their spans."""
+def lines_of(spans: Spans) -> tuple[npt.NDArray[np.uint32], Spans]:
+    """Lines of every text that are not empty: text numbers, and their spans."""
     from umsicht.corpus.kernels.scan import line_spans
 
-    by_blank = np.zeros(len(spans), bool)
-    if blocks:
-        data = spans.buffer
-        ends_blank = np.flatnonzero((data[1:] == 10) & (data[:-1] == 10))
-        first = np.searchsorted(ends_blank, spans.starts)
-        by_blank = (first < len(ends_blank)) & (
-            ends_blank[np.minimum(first, max(len(ends_blank) - 1, 0))] < spans.ends - 1
-            if len(ends_blank)
-            else np.zeros(len(spans), bool)
-        )
     room = int(((spans.ends - spans.starts) // 30 + 8).sum()) if len(spans) else 0
     while True:
         text, start, end = np.empty(room, np.uint32), np.empty(room, np.int64), np.empty(room, np.int64)
-        total = line_spans(spans.buffer, spans.starts, spans.ends, by_blank, text, start, end) if room else 0
+        total = line_spans(spans.buffer, spans.starts, spans.ends, text, start, end) if room else 0
         if total <= room:
             return text[:total], Spans(spans.buffer, start[:total].copy(), end[:total].copy())
         room = total

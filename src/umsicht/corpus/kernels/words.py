@@ -80,7 +80,8 @@ def hash_words(buffer: Any, start: int, end: int, codes: Any, extra: Any, out: A
     """Write the hash of every word of `buffer[start:end]` to `out`; return how many. Malformed UTF-8 separates words.
 
     A comma or full stop of any width between two digits joins them.
-    Indexes are unsigned throughout: signed ones cost a sign test at every access.
+    Indexes are unsigned throughout: signed ones cost a sign test at every access. Where ASCII words end is written without a branch, which could not
+    be foretold: each place of `out` is written anew until its word is whole.
     """
     n = np.uint64(0)
     one = np.uint64(1)
@@ -92,32 +93,22 @@ def hash_words(buffer: Any, start: int, end: int, codes: Any, extra: Any, out: A
     while i < stop:
         b = np.uint32(buffer[i])
         if b < np.uint32(0x80):
-            code = codes[b]
-            i += one
-            if code > JOINER:
-                value = (value ^ np.uint64(code)) * PRIME
-                while i < stop:
-                    b = np.uint32(buffer[i])
-                    if b >= np.uint32(0x80):
-                        break
-                    code = codes[b]
-                    if code <= JOINER:
-                        break
-                    value = (value ^ np.uint64(code)) * PRIME
-                    i += one
-                open_word = True
-            elif open_word:
-                after: Any = np.int64(i)
-                if (
-                    code == JOINER
-                    and digit_at(buffer, after, end, codes)
-                    and digit_before(buffer, start, after - 1, codes)
-                ):
-                    continue
+            while i < stop:
+                b = np.uint32(buffer[i])
+                if b >= np.uint32(0x80):
+                    break
+                code = codes[b]
+                i += one
+                if code == JOINER and open_word:
+                    after: Any = np.int64(i)
+                    if digit_at(buffer, after, end, codes) and digit_before(buffer, start, after - 1, codes):
+                        continue
+                inside = code > JOINER
+                longer = (value ^ np.uint64(code)) * PRIME
                 out[n] = value ^ (value >> S32)
-                n += one
-                value = BASIS
-                open_word = False
+                n += np.uint64(open_word and not inside)
+                value = longer if inside else BASIS
+                open_word = inside
             continue
         size = np.uint32(1)
         c = limit

@@ -223,7 +223,8 @@ def _pairs_in_range(task: RangeTask) -> npt.NDArray[np.uint64]:
     found = []
     for name in task.pairs:
         pairs = _mapped(name)
-        found.append(pairs[np.searchsorted(pairs, low) : np.searchsorted(pairs, np.uint64(end << 32))])
+        first, last = np.searchsorted(pairs, [low, np.uint64(end << 32)])
+        found.append(np.array(pairs[first:last]))
     return different(np.concatenate(found)) if found else np.empty(0, np.uint64)
 
 
