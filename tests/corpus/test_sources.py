@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from umsicht.corpus.normalise import Undecodable, decode, normalise
-from umsicht.corpus.sources import Broken, Column, Raw, SourceInfo, Unit, read_unit
+from umsicht.corpus.sources import Broken, Column, Raw, SourceInfo, Unit, delimited, read_unit
 from umsicht.corpus.sources.files import reader_of
 from umsicht.corpus.sources.hub import hub_units
 from umsicht.corpus.sources.plan import plan_sources, walk
@@ -328,8 +328,8 @@ def test_ranges_of_a_file_share_its_lines(tmp_path: Path) -> None:
     size = path.stat().st_size
     for cut in (size // 2, len(b"".join(lines[:1_500])), len(b"".join(lines[:1_500])) - 1):
         start = path.read_bytes().find(b"\n", cut - 1) + 1
-        first = rows_of(path, lines, stop=cut)  # type: ignore[arg-type]
-        assert first + rows_of(path, lines, start=start) == whole  # type: ignore[arg-type]
+        first = rows_of(path, lines, stop=cut)
+        assert first + rows_of(path, lines, start=start) == whole
 
 
 @pytest.mark.parametrize(
@@ -387,3 +387,77 @@ def test_a_column_that_holds_no_text_is_listed(tmp_path: Path, column: list[Any]
     )
     (found,) = read_unit(unit, 8_000_000)
     assert isinstance(found, Broken) and found.reason == "no-text"
+
+
+def tabled(path: Path, data: bytes, **settings: str) -> list[Raw | Broken | Column]:
+    path.write_bytes(data)
+    kind = reader_of(path.name)
+    assert kind == "table"
+    unit = Unit(SourceInfo("s", "text"), kind, (str(path),), (path.name,), len(data), **settings)  # type: ignore[arg-type]  # fields that are text
+    return list(read_unit(unit, 8_000_000))
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_a_row_of_a_table_is_a_document(tmp_path: Path, separator: str, mark: str) -> None:
+    rows = [
+        ["id", "text", "lang"],
+        ["1", f'"Zeile eins{separator}\nZeile ""zwei"""', "de"],
+        ["2", "short", " en "],
+    ]
+    data = mark + "".join(separator.join(row) + "\r\n" for row in rows)
+    name = "a.tsv" if separator == "\t" else "a.csv"
+    assert tabled(tmp_path / name, data.encode(), language_field="lang") == [
+        Raw(f'Zeile eins{separator}\nZeile "zwei"'.encode(), f"{name}#0", "de"),
+        Raw(b"short", f"{name}#1", "en"),
+    ]
+
+
+def test_rows_with_other_columns_are_listed_and_the_rest_is_read(tmp_path: Path) -> None:
+    data = b"id,text\n1,one\n2\n3,three\n4,a,b,c\n5,\n6,six\n"
+    found = tabled(tmp_path / "a.csv", data)
+    assert [item.text for item in found if isinstance(item, Raw)] == [b"one", b"three", b"", b"six"]
+    broken = [item for item in found if isinstance(item, Broken)]
+    assert [(item.origin, item.reason) for item in broken] == [
+        ("a.csv:3", "wrong-columns"),
+        ("a.csv:5", "wrong-columns"),
+    ]
+    assert broken[1].detail == "4 columns instead of 2"
+
+
+def test_a_table_without_the_column_says_which_it_has(tmp_path: Path) -> None:
+    (item,) = tabled(tmp_path / "a.csv", b"id;body\n1;x\n")
+    assert isinstance(item, Broken)
+    assert (item.reason, item.detail) == ("no-text", "no column 'text'; columns: id, body")
+    assert [item.text for item in tabled(tmp_path / "b.csv", b"id;body\n1;x\n", text_field="body")] == [b"x"]  # type: ignore[union-attr]  # all are read
+
+
+def test_tables_in_other_encodings_and_packed_are_read(tmp_path: Path) -> None:
+    wide = tabled(tmp_path / "a.csv", "text,n\nüber,1\n".encode("utf-16"))
+    assert wide == [Raw("über".encode(), "a.csv#0")]
+    packed = tabled(tmp_path / "b.csv.gz", gzip.compress(b"text,n\nx,1\n"))
+    assert packed == [Raw(b"x", "b.csv.gz#0")]
+    (old,) = tabled(tmp_path / "c.csv", "text,n\nüber die Straße,1\n".encode("cp1252"))
+    assert isinstance(old, Raw) and isinstance(old.text, bytes)
+    assert decode(old.text * 20)[0].startswith("über die Straße")
+
+
+def test_a_large_table_comes_in_order_and_an_empty_one_says_so(tmp_path: Path) -> None:
+    n = 120_000
+    data = "text,n\n" + "".join(f'"number {k},\nsaid {"at length " * 12}",{k}\n' for k in range(n))
+    assert len(data) > 2 * delimited.BLOCK
+    found = tabled(tmp_path / "a.csv", data.encode())
+    assert len(found) == n
+    assert all(isinstance(item, Raw) and item.origin == f"a.csv#{k}" for k, item in enumerate(found))
+    last = found[-1]
+    assert isinstance(last, Raw) and isinstance(last.text, bytes)
+    assert last.text.startswith(f"number {n - 1},\n".encode())
+    (empty,) = tabled(tmp_path / "b.csv", b"")
+    assert isinstance(empty, Broken)
+
+
+def test_a_row_longer_than_a_block_and_a_quote_never_closed_do_not_stop_a_build(tmp_path: Path) -> None:
+    long = b"text,n\nfine,1\n" + b"x" * (2 * delimited.BLOCK) + b",2\nlast,3\n"
+    assert [type(item) for item in tabled(tmp_path / "a.csv", long)][-1] is Broken
+    found = tabled(tmp_path / "b.csv", b'text,n\nfine,1\n"open,2\nlast,3\n')
+    assert isinstance(found[-1], Broken)

@@ -94,7 +94,7 @@ class SourceSettings(Section):
     """Patterns of relative paths to leave out."""
 
     text_field: str = "text"
-    """Field that holds the text in JSONL and Parquet; a dotted path reaches into objects."""
+    """Field that holds the text in JSONL and Parquet, or column that does in CSV; a dotted path reaches into objects."""
 
     language_field: str = ""
     """Field that holds the language, where there is one."""

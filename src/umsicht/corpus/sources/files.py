@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute
 import pyarrow.parquet as pq
 
-from umsicht.corpus.sources import hub, jsonl, streams, web, whole_json
+from umsicht.corpus.sources import delimited, hub, jsonl, streams, web, whole_json
 from umsicht.corpus.sources.unit import MEMBER_BYTES, Broken, Column, Raw, Unit, label_of, too_long
 
 PIECE_BYTES = 1_000_000
@@ -65,6 +65,8 @@ def reader_of(name: str) -> str | None:
         ".ndjson": "jsonl",
         ".json": "json",
         ".parquet": "parquet",
+        ".csv": "table",
+        ".tsv": "table",
         ".html": "html",
         ".htm": "html",
         ".xhtml": "html",
@@ -186,5 +188,6 @@ READERS: dict[str, Callable[[Unit, str, str, int], Iterator[Raw | Broken | Colum
     "jsonl": jsonl.read_jsonl,
     "json": whole_json.read_json,
     "parquet": read_parquet,
+    "table": delimited.read_table,
     "huggingface": hub.read_hub,
 }
