@@ -86,9 +86,9 @@ def _show(batch: reading.Batch, rows: list[dict[str, object]], left: int, seed: 
     from rich.text import Text
 
     out = console()
-    heading = t(
-        "evaluate.read.batch", step=batch.step, unread=batch.unread, outputs=len(batch.rows), left=left
-    )
+    heading = t("evaluate.read.batch", step=batch.step, unread=batch.unread, outputs=len(batch.rows))
+    if left:
+        heading += " " + t("evaluate.read.more", count=left)
     out.print(Text(heading, "bold"))
     for row in rows:
         how = (

@@ -8,6 +8,7 @@ from typing import Any
 from umsicht.cli.output import human, print_json, print_table
 from umsicht.cli.projects import project_of
 from umsicht.record.run import Run
+from umsicht.record.sheet import in_words
 from umsicht.words import t
 
 
@@ -34,7 +35,7 @@ def runs(folder: Path = Path(), *, json: bool = False) -> int:
             [
                 (
                     row["run"],
-                    row["state"],
+                    in_words("state", str(row["state"])),
                     row["step"],
                     human(row["tokens"]),
                     _figure(row["train_loss"]),

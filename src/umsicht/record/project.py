@@ -12,6 +12,8 @@ from umsicht.record.artifact import Artifact, Store
 from umsicht.record.files import TEMPORARY
 from umsicht.record.ids import short
 from umsicht.record.run import Run
+from umsicht.record.sheet import in_words
+from umsicht.words import t
 
 
 class Project:
@@ -132,8 +134,9 @@ def _collect_ids(node: Node, into: set[str]) -> None:
 
 def describe(node: Node, depth: int = 0) -> list[str]:
     """A lineage as indented lines."""
-    mark = " (missing)" if node.missing else ""
-    lines = [f"{'  ' * depth}{node.kind} {node.name} {short(node.id)}{mark}".rstrip()]
+    mark = f" ({t('record.lineage.missing')})" if node.missing else ""
+    kind, name = in_words("kind", node.kind), node.name.removeprefix(f"{node.kind}:")
+    lines = [f"{'  ' * depth}{kind} {name} {short(node.id)}{mark}".rstrip()]
     for parent in node.parents:
         lines += describe(parent, depth + 1)
     return lines

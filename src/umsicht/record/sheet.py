@@ -9,7 +9,7 @@ from umsicht.record.ids import file_digest
 from umsicht.record.manifest import MANIFEST, read_manifest
 from umsicht.record.metrics import Metrics, spell, unspell
 from umsicht.record.run import Run, read_jsonl
-from umsicht.words import t
+from umsicht.words import numerals, t
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -33,7 +33,7 @@ class Sheet:
     def lines(self) -> list[tuple[str, str, str]]:
         """(section, name, value) as shown to people; nested facts become `a.b`."""
         return [
-            (section, name, value)
+            (section, name, _worded(section, name, value))
             for section, facts in self.sections.items()
             for name, value in _flat(facts)
             if value != ""
@@ -280,10 +280,27 @@ def _text(value: Any) -> str:
     if isinstance(value, bool):
         return t("record.sheet.yes" if value else "record.sheet.no")
     if isinstance(value, float):
-        return f"{value:.5g}"
+        return numerals(f"{value:.5g}")
     if isinstance(value, list | tuple):
         return ", ".join(_text(item) for item in value)
     return str(value)
+
+
+def _worded(section: str, name: str, value: str) -> str:
+    """States and grades in words; the record itself keeps their codes."""
+    if section == "identity" and name in ("state", "outcome"):
+        return in_words("state", value)
+    if section == "findings":
+        grade, dot, rest = value.partition(" · ")
+        return in_words("grade", grade) + dot + rest
+    return value
+
+
+def in_words(kind: str, code: str) -> str:
+    """A code of the record (`state`, `grade`, `kind`) in words; the code itself where it has none."""
+    key = f"record.{kind}.{code}"
+    word = t(key)
+    return code if word == key else word
 
 
 def _label(section: str, name: str) -> str:
