@@ -4,6 +4,7 @@ and pages that a search in a mapped file has touched stay resident for as long a
 
 from __future__ import annotations
 
+import tracemalloc
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -16,8 +17,9 @@ import pytest
 from umsicht.corpus import lines
 from umsicht.corpus.document import write_table, write_working
 from umsicht.corpus.engine import Serial
+from umsicht.corpus.exact import BYTES_A_ROW, exact_tasks, find_exact
 from umsicht.corpus.independence import validation_runs
-from umsicht.corpus.index import open_rows
+from umsicht.corpus.index import ROW, open_rows
 from umsicht.corpus.kernels.scan import build_table
 from umsicht.corpus.lines import COUNT, merge_lines, merge_tasks
 from umsicht.corpus.near import NearJob, find_near, tasks
@@ -101,3 +103,21 @@ def test_a_table_of_hashes_keeps_room_and_wastes_little(count: int) -> None:
     assert np.count_nonzero(table) == count
     assert len(table) > count
     assert len(table) <= max(16, 8 * count // 3 + 1)
+
+
+def test_passes_over_documents_stay_within_their_memory(tmp_path: Path) -> None:
+    documents, limit = 60_000, 2_000_000
+    rng = np.random.default_rng(0)
+    indexes = []
+    for number in range(FILES):
+        rows = np.zeros(documents // FILES, ROW)
+        rows["hi"] = rng.integers(0, 2**64 - 1, len(rows), np.uint64)
+        indexes.append(tmp_path / f"{number}.npy")
+        np.save(indexes[-1], rows)
+    parts = exact_tasks(indexes, documents, limit, tmp_path)
+    assert len(parts) == documents * BYTES_A_ROW // limit
+    tracemalloc.start()
+    assert sum(find_exact(part)["drops"] for part in parts) == 0
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < limit

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from umsicht.corpus.index import DROP, ROW, open_rows
+from umsicht.corpus.index import DROP, open_rows
 
-BYTES_A_ROW = 40
-"""Memory of one document in a pass: hash, position, order."""
+BYTES_A_ROW = 200
+"""Memory of one document in a pass: hash and position as read, put together and in order, and what ordering takes."""
 
 
 @dataclass(frozen=True)
@@ -42,27 +42,27 @@ def exact_tasks(indexes: Sequence[Path], rows: int, memory_bytes: int, folder: P
 
 def find_exact(task: ExactTask) -> dict[str, Any]:
     """Write the drops of one hash range, sorted by partition: of equal texts the first in reading order stays."""
-    found = []
-    positions = []
+    found = [np.empty((0, 2), np.uint64)]
+    positions = [np.empty((0, 2), np.uint32)]
     for part, name in enumerate(task.indexes):
         rows = open_rows(Path(name))
         hi = rows["hi"]
         inside = np.flatnonzero((hi >= np.uint64(task.first)) & (hi <= np.uint64(task.last)))
-        found.append(rows[inside])
-        where = np.empty((len(inside), 2), np.uint32)
-        where[:, 0] = part
-        where[:, 1] = inside
-        positions.append(where)
-    rows = np.concatenate(found) if found else np.empty(0, ROW)
-    where = np.concatenate(positions) if positions else np.empty((0, 2), np.uint32)
-    order = np.lexsort((where[:, 1], where[:, 0], rows["lo"], rows["hi"]))
-    rows, where = rows[order], where[order]
-    same = np.zeros(len(rows), bool)
-    same[1:] = (rows["hi"][1:] == rows["hi"][:-1]) & (rows["lo"][1:] == rows["lo"][:-1])
-    kept = np.maximum.accumulate(np.where(same, 0, np.arange(len(rows)))) if len(rows) else np.empty(0, int)
-    drops = np.empty(int(same.sum()), DROP)
-    drops["part"], drops["row"] = where[same, 0], where[same, 1]
-    drops["kept_part"], drops["kept_row"] = where[kept[same], 0], where[kept[same], 1]
+        found.append(np.stack([hi[inside], rows["lo"][inside]], 1))
+        positions.append(np.stack([np.full(len(inside), part, np.uint32), inside.astype(np.uint32)], 1))
+    hashes, where = np.concatenate(found), np.concatenate(positions)
+    del found, positions
+    # Stable, and rows come in reading order: of equal hashes the first that was read is first.
+    order = np.lexsort((hashes[:, 1], hashes[:, 0]))
+    hashes, where = hashes[order], where[order]
+    same = np.zeros(len(hashes), bool)
+    same[1:] = (hashes[1:] == hashes[:-1]).all(1)
+    again = np.flatnonzero(same)
+    first = np.flatnonzero(~same)
+    kept = where[first[np.searchsorted(first, again) - 1]]
+    drops = np.empty(len(again), DROP)
+    drops["part"], drops["row"] = where[again, 0], where[again, 1]
+    drops["kept_part"], drops["kept_row"] = kept[:, 0], kept[:, 1]
     drops["score"] = 1.0
     drops.sort(order=["part", "row"])
     np.save(task.output, drops)
