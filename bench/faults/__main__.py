@@ -63,9 +63,9 @@ def chosen(names: list[str]) -> tuple[list[Task], list[Task]]:
         if (one.name in SHORT if QUICK and not names else True)
         and (not names or one.name in names or one.fault in names)
     ]
-    runs = SHORT_HEALTHY if QUICK else tuple(healthy.HEALTHY)
+    runs = SHORT_HEALTHY if QUICK else (*healthy.HEALTHY, *healthy.LOOPS)
     quiet: list[Task] = [
-        (f"healthy {name}", healthy.run_healthy, (name,))
+        (f"healthy {name}", healthy.run_loop if name in healthy.LOOPS else healthy.run_healthy, (name,))
         for name in runs
         if not names or name in names or "healthy" in names
     ]

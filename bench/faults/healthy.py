@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from bench.faults import base, watched
-from umsicht.guard import preflight
+from bench.faults.cases import loops, turning, wiring
+from bench.faults.work import plain
+from umsicht.guard import check, preflight
 from umsicht.model import save_weights
 from umsicht.recipe import Recipe
 from umsicht.recipe.model import DropoutSettings
@@ -143,6 +146,25 @@ HEALTHY: dict[str, Any] = {
     "resumed": base.recipe,
     "continued from trained weights": base.recipe,
 }
+
+LOOPS: dict[str, Callable[[], dict[str, Any]]] = {
+    "rotary loop": lambda: loops.looped(model=turning.Turning()),
+    "loop with dropout, recomputed": lambda: turning.dropping(0.2),
+    "loop with experts, balance a target": lambda: turning.routed(lambda own, total, parts: own / total),
+    "loop with experts, balance a micro-batch": lambda: turning.routed(lambda own, total, parts: 1 / parts),
+    "loop with z-loss": lambda: turning.padded(loss=turning.pulled(1e-2, everywhere=False)),
+    "loop with an Adam of its own": wiring.own,
+    "loop that clips": lambda: wiring.clipped(lambda model: list(model.parameters())),
+    "loop that sets its rates": lambda: wiring.scheduled(2),
+}
+"""Healthy twins of the loops in `cases/`: the same code without its fault."""
+
+
+def run_loop(name: str, folder: Path) -> dict[str, Any]:
+    """Every contract that can be asked of somebody else's loop."""
+    base.single_thread()
+    begun = time.monotonic()
+    return {"named": plain(check(**LOOPS[name](), all=True)), "seconds": time.monotonic() - begun}
 
 
 def trained(pipeline: base.Pipeline, folder: Path, steps: int = 150) -> Path:

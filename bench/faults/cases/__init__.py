@@ -17,6 +17,8 @@ from bench.faults.cases import (  # isort: skip
     foreign,
     beyond,
     loops,
+    turning,
+    wiring,
     during,
 )
 from bench.faults.cases.absent import ABSENT
@@ -38,4 +40,6 @@ __all__ = [
     "targets",
     "text",
     "tuning",
+    "turning",
+    "wiring",
 ]

@@ -16,8 +16,7 @@ MOMENTS = ("exp_avg", "exp_avg_sq")
 STEPS = 3
 ADAM = re.compile(r"adamw?(?![a-z])|adamw?$", re.IGNORECASE)
 RELATIVES = re.compile(
-    r"radam|nadam|cadam|qadam|diffadam|adam_?mini|adabelief|schedule|mix|galore|apollo|grokfast|cautious|stable",
-    re.IGNORECASE,
+    r"(?<![A-Z])[RNCQ]Adam|(?i:diffadam|adam_?mini|belief|schedule|mix|galore|apollo|grokfast|cautious|stable)"
 )
 SAID = ("bias_correction", "correct_bias", "do_bias_correction")
 

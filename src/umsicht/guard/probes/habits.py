@@ -16,6 +16,7 @@ from umsicht.guard.subject import Subject, numbers
 
 STAGE = "one-step"
 STEPS = 3
+CALLED = 64
 
 
 @contextmanager
@@ -111,10 +112,13 @@ def _schedule(steps: int, moved: int, rates: list[float]) -> Finding:
 
 
 def _closed_form(schedule: Callable[[int], Any], rates: list[float]) -> Iterator[Finding]:
-    """The rates of a loop that sets them itself against step → rate, counted from 0 or from 1; a rate that never moves is set elsewhere."""
+    """The rates of a loop that sets them itself against step → rate; a rate that never moves is set elsewhere.
+
+    Counted from wherever the loop's own counter stands by now: other probes have called it before.
+    """
     if len(set(rates)) == 1 and len({float(schedule(step)) for step in range(len(rates) + 1)}) > 1:
         return
-    for start in (0, 1):
+    for start in range(CALLED):
         wanted = [float(schedule(start + index)) for index in range(len(rates))]
         if all(
             abs(got - want) <= 1e-4 * max(abs(want), 1e-12) for got, want in zip(rates, wanted, strict=True)

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from umsicht.findings import Finding
+from umsicht.guard.adapt_batch import Example
 from umsicht.guard.probes.prefix import other_ids
 from umsicht.guard.subject import Cannot, Subject, numbers
 
@@ -62,27 +63,31 @@ def _behind_mask(subject: Subject) -> Finding | None:
         return None
     counts = example.real.sum(dim=1)
     padded = [row for row, n in enumerate(counts.tolist()) if 3 <= n < example.ids.shape[1]]
-    if not padded:
-        return None
-    one = example.take(slice(padded[0], padded[0] + 1))
-    places = one.real[0].nonzero().flatten().tolist()
-    changed = one.ids.clone()
-    near = slice(places[-2], places[-2] + 1)
-    changed[0, near] = other_ids(subject, one.ids[0, near], 1)
-    other = one.with_ids(changed)
     awake = subject.awake() if view.module is not None else contextlib.nullcontext()
     with awake, torch.no_grad(), view.mode(training=False):
-        shown = [view.logits(item.ids, **item.context)[0, places[-1]] for item in (one, other)]
-        plain = [view.logits(item.ids)[0, places[-1]] for item in (one, other)]
-    if not torch.equal(shown[0], shown[1]) or torch.equal(plain[0], plain[1]):
-        return None
-    return Finding(
-        "CONTEXT/mask-hides",
-        "stop",
-        STAGE,
-        location="model: attention mask",
-        numbers=numbers(real=len(places), length=int(example.ids.shape[1])),
-    )
+        for row in padded[:4]:
+            if _hides(subject, example.take(slice(row, row + 1))):
+                return Finding(
+                    "CONTEXT/mask-hides",
+                    "stop",
+                    STAGE,
+                    location="model: attention mask",
+                    numbers=numbers(real=int(counts[row]), length=int(example.ids.shape[1])),
+                )
+    return None
+
+
+def _hides(subject: Subject, one: Example) -> bool:
+    """Whether the last real token of a row is blind to the one beside it under the mask, and not without it."""
+    view = subject.need_model()
+    places = one.real[0].nonzero().flatten().tolist()
+    near = slice(places[-2], places[-2] + 1)
+    changed = one.ids.clone()
+    changed[0, near] = other_ids(subject, one.ids[0, near], 1)
+    other = one.with_ids(changed)
+    shown = [view.logits(item.ids, **item.context)[0, places[-1]] for item in (one, other)]
+    plain = [view.logits(item.ids)[0, places[-1]] for item in (one, other)]
+    return torch.equal(shown[0], shown[1]) and not torch.equal(plain[0], plain[1])
 
 
 def _declared_window(module: nn.Module | None) -> int:
