@@ -54,6 +54,16 @@ def test_an_unknown_option_is_a_usage_error(tmp_path: Path) -> None:
     assert (done.returncode, "Traceback" in done.stderr) == (2, False)
 
 
+def test_a_library_that_is_not_installed_is_told_as_the_extra_that_brings_it(tmp_path: Path) -> None:
+    (tmp_path / "r.yaml").write_text("name: x\npreset: tiny\n")
+    without = "import sys; sys.modules['pyarrow'] = None; from umsicht.cli.main import main; main(['run', 'r.yaml'])"
+    done = subprocess.run(
+        [sys.executable, "-c", without], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "pip install 'umsicht[corpus]'" in done.stderr and "Traceback" not in done.stderr
+
+
 def test_a_missing_recipe_says_how_to_make_one_in_german_too(tmp_path: Path) -> None:
     done = umsicht("run", "nichts.yaml", "--lang", "de", cwd=tmp_path)
     assert done.returncode == 2

@@ -57,15 +57,27 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
             sys.exit(show_gate(error, json="--json" in arguments))
         if debug:
             raise
-        _show(
-            UserError(
-                t("cli.unexpected", kind=type(error).__name__, message=error),
-                where=_innermost(error),
-                fix=t("cli.unexpected.fix"),
-            )
-        )
-        code = EXIT_FAILED
+        told = _told(error)
+        _show(told or _unexpected(error))
+        code = told.exit_code if told else EXIT_FAILED
     sys.exit(code)
+
+
+def _told(error: Exception) -> UserError | None:
+    """What a missing library means for the user; None for any other error."""
+    if not isinstance(error, ModuleNotFoundError):
+        return None
+    from umsicht.cli.missing import explain
+
+    return explain(error)
+
+
+def _unexpected(error: Exception) -> UserError:
+    return UserError(
+        t("cli.unexpected", kind=type(error).__name__, message=error),
+        where=_innermost(error),
+        fix=t("cli.unexpected.fix"),
+    )
 
 
 def _is_shut_gate(error: Exception) -> bool:
