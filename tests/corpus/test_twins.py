@@ -11,7 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from umsicht.corpus.kernels import features
+from umsicht.corpus.kernels.fold import table_arguments
 from umsicht.corpus.kernels.pairs import mark_shared
+from umsicht.corpus.kernels.spans import spans_from, words_of
+from umsicht.corpus.label.classifier import BITS, LIMIT
 from umsicht.corpus.label.code import lines_of_code, shapes_of
 from umsicht.corpus.sources import jsonl
 
@@ -112,3 +116,39 @@ def test_keys_with_a_shared_head_are_marked(keys: list[int], heads: list[int], b
     out = np.zeros(len(table), bool)
     mark_shared(table, bits, wanted, out)
     assert out.tolist() == np.isin(table >> np.uint64(bits), wanted).tolist()
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(
+        st.sampled_from(
+            ["word", "Wort", "A1", "42", "9,000", "50%", "$", "€", "http://x", "!", "日本", "\n", "ß"]
+        ),
+        max_size=90,
+    ),
+    st.integers(0, 3),
+)
+def test_a_score_is_the_sum_of_the_weights_of_different_features(parts: list[str], seed: int) -> None:
+    spans = spans_from([" ".join(parts), "", "other words here"])
+    rng = np.random.default_rng(seed)
+    weights = rng.normal(size=(1 << BITS) + 1).astype(np.float32)
+    words = words_of(spans)
+    margins = np.zeros(len(spans), np.float32)
+    features.score_many(
+        spans.buffer,
+        spans.starts,
+        spans.ends,
+        words.hashes,
+        words.offsets,
+        *table_arguments(),
+        BITS,
+        weights,
+        LIMIT,
+        margins,
+    )
+    for i, (start, end) in enumerate(zip(spans.starts.tolist(), spans.ends.tolist(), strict=True)):
+        mine = words.hashes[words.offsets[i] : words.offsets[i + 1]]
+        out = np.zeros(2 * LIMIT + features.SHAPES, np.uint64)
+        n = features.features(spans.buffer, start, end, mine, BITS, out, np.zeros(8 * len(out), np.uint64))
+        total = sum((float(weights[number]) for number in out[:n].tolist()), 0.0)
+        assert margins[i] == np.float32(float(weights[-1]) + total / max(n, 1) ** 0.5)

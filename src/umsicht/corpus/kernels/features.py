@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from umsicht.corpus.kernels.jit import inline, int64, kernel, readable, void, writable
+from umsicht.corpus.kernels.jit import float64, inline, int64, kernel, readable, void, writable
 from umsicht.corpus.kernels.shingles import EDGES, count_different
 from umsicht.corpus.kernels.words import BYTES, CODES, HASHES, hash_words, mix
 
@@ -125,6 +125,48 @@ def features(buffer: Any, start: int, end: int, words: Any, bits: int, out: Any,
     return n
 
 
+@kernel(int64(BYTES, int64, int64, HASHES, int64, HASHES, writable("uint32")))
+def _numbers(buffer: Any, start: int, end: int, words: Any, bits: int, shapes: Any, out: Any) -> int:
+    """What `features` finds, each as often as it stands there. Returns how many; `shapes` has as much room as `out`, which bounds their number."""
+    shift = np.uint64(64 - bits)
+    n = np.uint64(0)
+    before = np.uint64(0)
+    for i in range(np.uint64(len(words))):
+        word = words[i]
+        out[n] = np.uint32(mix(word) >> shift)
+        n += np.uint64(1)
+        out[n] = np.uint32(mix(before * PAIR + word) >> shift)
+        n += np.uint64(i > np.uint64(0))
+        before = word
+    count: Any = np.int64(n)
+    found = _shapes(buffer, start, end, shapes[count:], 0)
+    for i in range(found):
+        out[count + i] = np.uint32(shapes[count + i] >> shift)
+    return count + found  # type: ignore[no-any-return]  # an int64 once compiled
+
+
+@kernel(float64(readable("uint32"), int64, readable("float32"), HASHES))
+def _sum_once(numbers: Any, n: int, weights: Any, seen: Any) -> float:
+    """The sum of the weights of different numbers, in the order of their first appearance, over the root of how many they are.
+
+    `seen` has a bit for every number, all of them unset before and after: it stays in the nearest cache, and asking it needs no branch.
+    """
+    one = np.uint64(1)
+    total = 0.0
+    different = np.uint64(0)
+    for k in range(np.uint64(n)):
+        number = np.uint64(numbers[k])
+        place, bit = number >> np.uint64(6), one << (number & np.uint64(63))
+        known = seen[place]
+        new = np.uint64((known & bit) == np.uint64(0))
+        seen[place] = known | bit
+        different += new
+        total += weights[number] * np.float64(new)
+    for k in range(np.uint64(n)):
+        seen[np.uint64(numbers[k]) >> np.uint64(6)] = np.uint64(0)
+    return total / np.sqrt(max(np.float64(different), 1.0))  # type: ignore[no-any-return]  # a float64 once compiled
+
+
 @kernel(
     void(
         BYTES,
@@ -158,19 +200,17 @@ def score_many(
     `words` are the hashed words of all texts, cut by `offsets`. Only the first `limit` bytes of a text are looked at.
     """
     few = np.empty(limit // 2 + 2, np.uint64)
-    found = np.empty(2 * limit + SHAPES, np.uint64)
-    table = np.empty(8 * limit + 4 * SHAPES, np.uint64)
+    shapes = np.empty(2 * limit + SHAPES, np.uint64)
+    found = np.empty(2 * limit + SHAPES, np.uint32)
+    seen = np.zeros((1 << bits) // 64 + 1, np.uint64)
     for i in range(len(starts)):
         mine = words[offsets[i] : offsets[i + 1]]
         end = ends[i]
         if end > starts[i] + limit:
             end = starts[i] + limit
             mine = few[: hash_words(buffer, starts[i], end, codes, extra, few)]
-        n = features(buffer, starts[i], end, mine, bits, found, table)
-        total = 0.0
-        for k in range(n):
-            total += weights[found[k]]
-        out[i] = weights[len(weights) - 1] + total / np.sqrt(max(n, 1))
+        n = _numbers(buffer, starts[i], end, mine, bits, shapes, found)
+        out[i] = weights[len(weights) - 1] + _sum_once(found, n, weights, seen)
 
 
 @kernel(

@@ -62,6 +62,7 @@ _types: Any = importlib.import_module("numba.types")
 
 int64 = _types.int64
 uint64 = _types.uint64
+float64 = _types.float64
 void = _types.void
 boolean = _types.boolean
 
