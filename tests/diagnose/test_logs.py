@@ -271,3 +271,44 @@ class TestPublicCurves:
         with pytest.raises(UserError, match="tr11"):
             read_log(path)
         assert len(read_log(path, columns={"run": "tr8b-104B"}).get("train/loss")) > 10
+
+
+def test_dictionaries_printed_between_progress_bars_keep_their_steps(tmp_path: Path) -> None:
+    parts = []
+    for step in range(1, 101):
+        parts.append(f"\r {step}%|█  | {step}/100 [00:{step % 60:02d}<01:00, 3.1it/s]")
+        if step % 5 == 0:
+            parts.append(f"\n{{'loss': '{9 - step / 20:.3f}', 'grad_norm': nan, 'epoch': {step / 50}}}\n")
+        if step % 20 == 0:
+            parts.append(
+                f"\r 100%|██| 7/7 [00:01<00:00, 9it/s]\n{{'eval_loss': {9.1 - step / 20}, 'epoch': 1.0}}\n"
+            )
+    curves = read_log(write(tmp_path / "console.log", "".join(parts)))
+    assert curves.get("train/loss").steps.tolist() == list(range(5, 101, 5))
+    assert curves.get("train/loss").values[0] == pytest.approx(8.75)
+    assert curves.get("val/all/loss").steps.tolist() == [20, 40, 60, 80, 100]
+
+
+def test_a_progress_bar_with_a_loss_in_it_is_a_log(tmp_path: Path) -> None:
+    text = "".join(f"\r {n}%|█| {n}/50 [00:01<00:10, 3.1it/s, loss={5 - n / 20:.2f}]" for n in range(1, 51))
+    curves = read_log(write(tmp_path / "bar.log", text + "\n"))
+    assert curves.get("train/loss").steps.tolist() == list(range(1, 51))
+    assert curves.get("train/loss").values[-1] == pytest.approx(2.5)
+
+
+def test_updates_of_fairseq_are_steps(tmp_path: Path) -> None:
+    line = "2024-05-01 10:00:00 | INFO | train_inner | epoch 001: {0} / 100 loss={1}, wps=9, num_updates={0}, lr=0.1\n"
+    curves = read_log(
+        write(tmp_path / "a.log", "".join(line.format(n, 9 - n / 20) for n in range(10, 101, 10)))
+    )
+    assert curves.get("train/loss").steps.tolist() == list(range(10, 101, 10))
+
+
+def test_objects_inside_json_lines_are_read_by_their_path(tmp_path: Path) -> None:
+    rows = [
+        {"step": n, "metrics": {"train": {"loss": 9 - n / 20}, "val": {"loss": 9.1 - n / 20}}}
+        for n in range(1, 31)
+    ]
+    curves = read_log(write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows)) + "\n"))
+    assert curves.get("train/loss").values[0] == pytest.approx(8.95)
+    assert curves.get("val/all/loss").values[0] == pytest.approx(9.05)

@@ -9,6 +9,9 @@ from umsicht.diagnose.rules import Case, Ruling, slice_rises
 from umsicht.diagnose.written import written
 from umsicht.words import t
 
+NEGATIVE = -0.15
+"""Dropout alone lifts training over validation by a tenth at most."""
+
 
 def find(case: Case, gap: Gap | None, ruling: Ruling) -> tuple[Also, ...]:
     """Gap, still falling, below the plan's prediction, spikes, one slice against the mean."""
@@ -41,6 +44,8 @@ def find(case: Case, gap: Gap | None, ruling: Ruling) -> tuple[Also, ...]:
                 "share": round(100 * over, 1),
             }
             found.append(("above-prediction", numbers))
+    if gap is not None and gap.share < NEGATIVE and ruling.reason != "fixed-multiple":
+        found.append(("gap-negative", {"share": round(-100 * gap.share, 1)}))
     if gap is not None and gap.reading not in ("small", "negative"):
         numbers = {"gap": round(gap.last, 4), "share": round(100 * gap.share, 1), "epochs": gap.epochs_seen}
         found.append((f"gap-{gap.reading}", numbers))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from umsicht.diagnose.completeness import Citation, cite, holes
-from umsicht.diagnose.rules import Case, Ruling, ends, lost_ground, nonfinite, rules
+from umsicht.diagnose.rules import Case, Ruling, ends, lost_ground, no_updates, nonfinite, rules
 
 
 def decide(case: Case) -> tuple[Ruling, tuple[str, ...]]:
     """The ruling, and what is missing (codes with the place after a colon) where it had to be "uncertain" or "too-early"."""
     facts, limits = case.facts, case.limits
-    stopped = nonfinite(case)
+    stopped = nonfinite(case) or no_updates(case)
     if stopped is not None:
         return _checked(case, stopped, grounds=False)
     if not facts.train and not facts.val:

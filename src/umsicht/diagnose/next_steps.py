@@ -52,6 +52,11 @@ BY_CAUSE: dict[str, tuple[str, ...]] = {
     "sorted-data": ("shuffle",),
     "same-order": ("shuffle",),
     "memorised-epoch": ("ledger-repeats",),
+    "loss-summed": ("check-targets",),
+    "perplexity": ("add-val",),
+    "val-masked": ("evaluate-again",),
+    "val-text-changed": ("evaluate-again",),
+    "val-procedure-changed": ("evaluate-again",),
 }
 BY_REASON: dict[str, tuple[str, ...]] = {
     "both-fall": ("samples", "rate", "facts-probe"),

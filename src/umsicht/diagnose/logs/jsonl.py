@@ -25,8 +25,15 @@ def read_jsonl_log(path: Path, columns: Mapping[str, str] | None = None) -> Curv
         curves = from_columns(*read_columns(path), str(path))
         curves.format = "metrics.jsonl"
         return curves
-    damage, found = Damage(), Columns()
-    rows = _rows(data, damage)
+    damage = Damage()
+    return curves_of_rows(_rows(data, damage), path, columns, damage, "jsonl")
+
+
+def curves_of_rows(
+    rows: list[dict[str, Any]], path: Path, columns: Mapping[str, str] | None, damage: Damage, form: str
+) -> Curves:
+    """Curves of rows that hold other tools' names. Raises UserError where none is known."""
+    found = Columns()
     keys = list(dict.fromkeys(key for row in rows for key in row))
     mapped = names.mapping(keys, columns)
     step_key = next((theirs for theirs, ours in mapped.items() if ours == names.STEP), None)
@@ -47,7 +54,7 @@ def read_jsonl_log(path: Path, columns: Mapping[str, str] | None = None) -> Curv
             where=str(path),
             fix="--column train/loss=NAME --column val/all/loss=NAME",
         )
-    return build(found, source=str(path), format="jsonl", rows=len(rows), damage=damage, wanted=columns or ())
+    return build(found, source=str(path), format=form, rows=len(rows), damage=damage, wanted=columns or ())
 
 
 def _rows(data: bytes, damage: Damage) -> list[dict[str, Any]]:
@@ -80,7 +87,20 @@ def _row(line: bytes) -> dict[str, Any] | None:
             loaded = orjson.loads(line)
         except orjson.JSONDecodeError:
             return None
-    return loaded if isinstance(loaded, dict) else None
+    return flat(loaded) if isinstance(loaded, dict) else None
+
+
+def flat(row: dict[str, Any]) -> dict[str, Any]:
+    """Objects inside an object as names with slashes; a wrapper that says nothing (`metrics/train/loss`) falls away."""
+    found: dict[str, Any] = {}
+    for key, value in row.items():
+        if not isinstance(value, dict):
+            found.setdefault(key, value)
+            continue
+        for inner, figure in flat(value).items():
+            name = f"{key}/{inner}"
+            found.setdefault(inner if names.canonical(name) is None and "/" in inner else name, figure)
+    return found
 
 
 def _step(value: Any) -> int | None:

@@ -13,16 +13,17 @@ from umsicht.diagnose.logs.text import decode, read_bytes
 _NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+|nan|NaN|inf|Infinity)"
 _PAIR = re.compile(rf"(?P<name>[A-Za-z_][A-Za-z_/.\- ]*?)['\"]?\s*[:=\s]\s*(?P<value>{_NUMBER})(?![\w.])")
 _STEP = re.compile(
-    r"\b(?:steps?|iter(?:ation)?|it|s|global_step|update)\b['\"]?\s*[:=\s]?\s*(\d+)(?:\s*/\s*(\d+))?", re.I
+    r"\b(?:steps?|iter(?:ation)?|it|s|global_step|update|num_updates)\b['\"]?\s*[:=\s]?\s*(\d+)(?:\s*/\s*(\d+))?",
+    re.I,
 )
+_BAR = re.compile(r"(?<![\d.])(\d+)/(\d+) \[\d+:\d\d")
 _VALIDATION = re.compile(r"\b(?:val(?:id(?:ation)?)?|eval(?:uation)?|test)\b", re.I)
 _EVERY_WORD_ABOUT = re.compile(r"^(?:at|on|for|in|value|of|is)\b\s*", re.I)
 
 
 def read_lines(path: Path) -> Curves:
     """Curves of a line log; a line without a step belongs to the step before it. Lines without a known number are passed over."""
-    text = decode(read_bytes(path))
-    lines = text.split("\n")
+    lines = _lines(decode(read_bytes(path)))
     damage = Damage()
     if lines and lines[-1].strip():
         damage.torn += 1
@@ -30,7 +31,7 @@ def read_lines(path: Path) -> Curves:
     columns = Columns()
     step, planned, rows = 0, None, 0
     for line in lines:
-        match = _STEP.search(line)
+        match = _step(line)
         if match:
             step = int(match[1])
             planned = int(match[2]) if match[2] else planned
@@ -45,7 +46,17 @@ def read_lines(path: Path) -> Curves:
 
 def looks_like(text: str) -> bool:
     """Whether some of the first lines hold a step and a loss."""
-    return sum(bool(_STEP.search(line)) and bool(_pairs(line)) for line in text.split("\n")[:400]) >= 2
+    return sum(bool(_step(line)) and bool(_pairs(line)) for line in _lines(text)[:400]) >= 2
+
+
+def _lines(text: str) -> list[str]:
+    """A progress bar writes over its own line: each of its states is one."""
+    return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+
+
+def _step(line: str) -> re.Match[str] | None:
+    """Where the line says how far the run is, by name or as the `5/100 [00:01` of a progress bar."""
+    return _STEP.search(line) or _BAR.search(line)
 
 
 def _pairs(line: str) -> dict[str, float]:

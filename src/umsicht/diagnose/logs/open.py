@@ -10,6 +10,7 @@ import orjson
 from umsicht.diagnose.curves import Curves
 from umsicht.diagnose.logs.jsonl import read_jsonl_log
 from umsicht.diagnose.logs.lines import looks_like, read_lines
+from umsicht.diagnose.logs.printed import looks_printed, read_printed
 from umsicht.diagnose.logs.table import read_table
 from umsicht.diagnose.logs.tensorboard import event_files, read_tensorboard
 from umsicht.diagnose.logs.text import decode, read_bytes
@@ -64,6 +65,8 @@ def _read_file(path: Path, columns: Mapping[str, str] | None) -> Curves:
     text = decode(data[:200_000])
     if _is_json_line(text):
         return read_jsonl_log(path, columns)
+    if looks_printed(text):
+        return read_printed(path, columns)
     if looks_like(text):
         return read_lines(path)
     first = text.split("\n", 1)[0]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from umsicht.diagnose.completeness import cite
-from umsicht.diagnose.curves import LR
+from umsicht.diagnose.curves import EPOCH, LR
 from umsicht.diagnose.model import Event
 from umsicht.diagnose.rules.case import Case, Ruling, around, ends, high_share
 
@@ -134,6 +134,8 @@ def saw_tooth(case: Case) -> Ruling | None:
     for event in case.of_kind("saw-tooth"):
         train = case.facts.train
         period = event.numbers["period_steps"]
+        if _is_staircase(case, period):
+            continue
         last = int(train.steps[-1])
         window = train.between(last - 2 * period, last)
         high, low = int(np.argmax(window.values)), int(np.argmin(window.values))
@@ -147,6 +149,29 @@ def saw_tooth(case: Case) -> Ruling | None:
         causes = ("sorted-data", "same-order", "memorised-epoch")
         return Ruling("saw-tooth", "saw-tooth", tuple(citations), causes, numbers)
     return None
+
+
+def _is_staircase(case: Case, period: float) -> bool:
+    """Level inside each epoch and a step down at each edge: text learned by heart, pass by pass, not an order that comes back."""
+    train = case.facts.train
+    epoch = case.curves.get(EPOCH).finite()
+    if len(epoch) < 3 or epoch.values[-1] <= epoch.values[0]:
+        return False
+    length = float((epoch.steps[-1] - epoch.steps[0]) / (epoch.values[-1] - epoch.values[0]))
+    if not 0.9 < period / length < 1.1:
+        return False
+    inside, edges, last = [], [], None
+    for start in np.arange(float(train.steps[0]), float(train.steps[-1]), length):
+        part = train.between(start, start + length - 1).values
+        if len(part) < 18:
+            continue
+        levels = [float(np.median(piece)) for piece in np.array_split(part, 6)]
+        inside.append(max(levels) - min(levels))
+        if last is not None:
+            edges.append(last - levels[0])
+        last = levels[-1]
+    # In the first epoch everything is learned at once.
+    return len(edges) >= 2 and min(edges) > 2 * max(inside[1:])
 
 
 def both_fall(case: Case) -> Ruling | None:
