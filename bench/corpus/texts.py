@@ -52,9 +52,8 @@ def respelt(texts: list[str], number: int) -> Iterator[str]:
     consonants = list("bcdfghjklmnpqrstvwxz")
     others = consonants.copy()
     random.Random(number).shuffle(others)
-    both = zip(consonants, others, strict=True)
-    table = str.maketrans(dict(both) if number else {})
-    return (text.translate(table) for text in texts)
+    signs = bytes.maketrans("".join(consonants).encode(), "".join(others if number else consonants).encode())
+    return (text.encode().translate(signs).decode() for text in texts)
 
 
 def _exchange(rng: random.Random, text: str, other: str) -> str:
