@@ -53,7 +53,7 @@ system:
 test: lint types system ## linters, strict types and the short tests (at most 12 minutes on two cores)
 	$(TESTS) -m 'not long'
 
-test-all: lint types system ## everything, peers and oracles included (at most 60 minutes), with the share of code that tests reach
+test-all: lint types system ## everything, long tests too (hours on two cores), oracles where their packages are; with the share of code that tests reach
 	$(TESTS) --cov=umsicht --cov-report=term:skip-covered
 
 bench-%: install-dev ## a benchmark: bench-corpus, bench-train, …

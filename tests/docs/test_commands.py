@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import shutil
 import signal
 import subprocess
@@ -38,6 +39,7 @@ FAILS = {
     "check": (0, 1),
     "plan": (0, 1),
     "corpus": (0, 1),
+    "rate": (0, 1),
 }
 """Verbs whose exit code says what they found, not whether they ran."""
 SERVERS = {"dashboard", "watch"}
@@ -228,6 +230,9 @@ def test_a_shown_command_runs(shown: Shown, stage: Path) -> None:
         words = [f"new-{word}" if word == bare[1] else word for word in words]
     if bare[:2] == ["rate", "import"]:
         answer_all(stage / bare[3])
+    if bare[:2] == ["rate", "do"]:
+        answers_in_a_terminal(stage, words)
+        return
     if bare[:2] == ["experiment", "new"]:
         shutil.rmtree(stage / bare[bare.index("--from") + 1] / "experiments", ignore_errors=True)
     done = umsicht(stage, *words)
@@ -235,18 +240,37 @@ def test_a_shown_command_runs(shown: Shown, stage: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+def answers_in_a_terminal(folder: Path, words: list[str]) -> None:
+    """A rater who answers every item, left and right in turn."""
+    ours, theirs = pty.openpty()
+    try:
+        os.write(ours, b"1\n3\n" * 100)
+        done = subprocess.run(
+            [sys.executable, "-m", "umsicht", *words],
+            cwd=folder,
+            stdin=theirs,
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert done.returncode == 0, done.stderr[-1500:]
+
+
 def answer_all(path: Path) -> None:
-    """Fill the exported sheet of a rater: always the first text."""
+    """Fill the exported sheet of a rater, left and right in turn."""
     import csv
 
-    with path.open(encoding="utf-8", newline="") as file:
+    with path.open(encoding="utf-8-sig", newline="") as file:
         rows = list(csv.DictReader(file))
-    columns = list(rows[0])
-    answer = next(column for column in columns if column in ("answer", "choice", "rating"))
     with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, columns)
+        writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
-        writer.writerows({**row, answer: row[answer] or "1"} for row in rows)
+        for number, row in enumerate(rows):
+            writer.writerow({**row, "answer": "right" if number % 2 else "left"})
 
 
 def test_the_root_of_the_pages_is_this_repository() -> None:

@@ -133,7 +133,7 @@ class Round:
                 t("ratings.not_complete"),
                 where=", ".join(rows),
                 why=t("ratings.not_complete.why"),
-                fix=t("ratings.not_complete.fix", name=self.name),
+                fix=t("ratings.not_complete.fix", name=self.folder),
             )
         path = self.folder / "key.json"
         if not path.is_file() or file_digest(path, fresh=True) != self.head["key_digest"]:
