@@ -8,9 +8,9 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Section(BaseModel):
-    """A part of a recipe: unknown keys are refused, values cannot be changed after loading."""
+    """A part of a recipe: unknown keys and numbers that are none (NaN, infinity) are refused, values cannot be changed after loading."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False)
 
     def plain(self) -> dict[str, Any]:
         """As plain JSON, every default filled in: what enters an id."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import Field
 
 from umsicht.recipe.base import Section
@@ -35,7 +37,7 @@ class SampleSettings(Section):
     seeds: tuple[int, ...] = (0,)
     """One output for each seed."""
 
-    temperatures: tuple[float, ...] = (0.0, 0.8)
+    temperatures: tuple[Annotated[float, Field(ge=0)], ...] = (0.0, 0.8)
     """0 is greedy: the most probable token each time."""
 
     top_p: float = Field(default=0.95, gt=0, le=1)
