@@ -16,8 +16,8 @@ from umsicht.corpus.work import Workspace
 from umsicht.record import QUIET, Progress
 from umsicht.words import t
 
-BYTES_A_KEY = 80
-"""Memory of one index key in a pass, as measured."""
+BYTES_A_KEY = 200
+"""Memory of one index key in a pass, as measured where most keys are shared: then each has a rank, a place in the order and several pairs."""
 PAIR_RANGE_TEXTS = 400_000
 """Texts whose pairs one task filters and verifies."""
 

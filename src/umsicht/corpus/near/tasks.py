@@ -117,26 +117,10 @@ def rank(
 
 def pair_bucket(task: BucketTask) -> dict[str, Any]:
     """Write the candidate pairs of one key range, `later << 32 | earlier`, sorted."""
-    from umsicht.corpus.kernels.pairs import mark_shared, pairs_of
+    from umsicht.corpus.kernels.pairs import pairs_of
 
     state = np.load(task.state, mmap_mode="r")
-    chosen = [
-        _alive(task, state, name, offset) for name, offset in zip(task.parts, task.offsets, strict=True)
-    ]
-    bits = np.uint64(task.row_bits)
-    shared = _shared([keys >> bits for keys in chosen])
-    heads, order = [np.empty(0, np.uint64)], [np.empty(0, np.uint64)]
-    for name, offset, keys in zip(task.parts, task.offsets, chosen, strict=True):
-        marked = np.zeros(len(keys), bool)
-        mark_shared(keys, task.row_bits, shared, marked)
-        mine = keys[marked]
-        rows = mine & ((np.uint64(1) << bits) - np.uint64(1))
-        numbers = (rows + np.uint64(offset)).astype(np.uint32)
-        heads.append(mine >> bits)
-        order.append(rank(state[numbers], np.load(f"{name}.size.npy", mmap_mode="r")[rows], numbers))
-    key, ranks = np.concatenate(heads), np.concatenate(order)
-    inside = np.lexsort((ranks, key))
-    pairs = pairs_of(np.ascontiguousarray(key[inside]), np.ascontiguousarray(ranks[inside]))
+    pairs = pairs_of(*_ranked(task, state))
     later, earlier = (
         (pairs >> np.uint64(32)).astype(np.uint32),
         (pairs & np.uint64(0xFFFFFFFF)).astype(np.uint32),
@@ -150,6 +134,33 @@ def pair_bucket(task: BucketTask) -> dict[str, Any]:
     return {"file": task.output, "pairs": len(pairs)}
 
 
+def _ranked(
+    task: BucketTask, state: npt.NDArray[np.uint8]
+) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
+    """Heads that several texts share and the ranks of these texts, sorted by head, then rank. Each step lets go of what the next does not need."""
+    from umsicht.corpus.kernels.pairs import mark_shared
+
+    chosen = [
+        _alive(task, state, name, offset) for name, offset in zip(task.parts, task.offsets, strict=True)
+    ]
+    bits = np.uint64(task.row_bits)
+    shared = _shared(chosen, task.row_bits)
+    heads, order = [np.empty(0, np.uint64)], [np.empty(0, np.uint64)]
+    for number, (name, offset) in enumerate(zip(task.parts, task.offsets, strict=True)):
+        keys, chosen[number] = chosen[number], np.empty(0, np.uint64)
+        marked = np.zeros(len(keys), bool)
+        mark_shared(keys, task.row_bits, shared, marked)
+        mine = keys[marked]
+        rows = mine & ((np.uint64(1) << bits) - np.uint64(1))
+        numbers = (rows + np.uint64(offset)).astype(np.uint32)
+        heads.append(mine >> bits)
+        order.append(rank(state[numbers], np.load(f"{name}.size.npy", mmap_mode="r")[rows], numbers))
+    head, ranks = np.concatenate(heads), np.concatenate(order)
+    del heads, order
+    inside = np.lexsort((ranks, head))
+    return head[inside], ranks[inside]
+
+
 def _alive(task: BucketTask, state: npt.NDArray[np.uint8], name: str, offset: int) -> npt.NDArray[np.uint64]:
     """Keys of one partition in the range, of texts that are still there."""
     table, bits = _mapped(f"{name}.keys.npy"), task.row_bits
@@ -161,14 +172,17 @@ def _alive(task: BucketTask, state: npt.NDArray[np.uint8], name: str, offset: in
     return alive
 
 
-def _shared(heads: Sequence[npt.NDArray[np.uint64]]) -> npt.NDArray[np.uint64]:
+def _shared(keys: Sequence[npt.NDArray[np.uint64]], bits: int) -> npt.NDArray[np.uint64]:
     """Heads that stand in two keys at least, sorted, each once."""
-    if not heads:
-        return np.empty(0, np.uint64)
-    together = np.concatenate(heads)
+    together = np.concatenate([*keys, np.empty(0, np.uint64)])
+    together >>= np.uint64(bits)
     together.sort()
     again = together[1:][together[1:] == together[:-1]]
-    return different(again)
+    del together
+    new = np.ones(len(again), bool)
+    new[1:] = again[1:] != again[:-1]
+    found: npt.NDArray[np.uint64] = again[new]
+    return found
 
 
 def _mapped(path: str) -> npt.NDArray[Any]:
