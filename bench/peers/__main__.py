@@ -59,7 +59,7 @@ def gaps(rows: list[Row]) -> dict[str, tuple[str, list[str]]]:
     for row in rows:
         if row.value is not None:
             continue
-        if row.part.folder:
+        if row.part.folder and "seeds run" not in row.spread:
             name, needs = row.peer, f"`{row.part.folder}` names a folder with its repository"
             touched = target(row.part.bench)
         elif row.budget:

@@ -66,8 +66,9 @@ class Row:
         if found := QUALITY.match(self.figure.name):
             share = float(found["share"])
             return f"{found['budget']} of training: {found['ours']} in {share:.0%} of its time"
-        rest = re.sub(rf"times faster than {self.peer}|ours / {self.peer}|{self.peer}", "", self.figure.name)
-        return ", ".join(word.strip(" ,") for word in (self.part.what, rest) if word.strip(" ,"))
+        name = rf"times faster than {self.peer}|ours / {self.peer}|{self.peer}"
+        rest = re.split(r",\s+", re.sub(name, "", self.figure.name))
+        return ", ".join([self.part.what, *(word.strip() for word in rest if word.strip())])
 
     @property
     def result(self) -> str:

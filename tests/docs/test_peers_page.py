@@ -83,6 +83,15 @@ def test_a_missing_repository_is_said_once_with_its_variable() -> None:
     assert unknown.count("litgpt") == 1 and "SOME_DIR" in unknown
 
 
+def test_a_repository_that_is_there_lacks_a_budget_and_no_variable() -> None:
+    part = Part("quality", "bits per byte", ("litgpt",), "SOME_DIR")
+    result = quality(long=None)
+    for one in result["figures"]:
+        one["note"] = "seeds run: 0 of litgpt, 0 of umsicht, of 3"
+    _, (_, _, unknown) = page(part, result)
+    assert "SOME_DIR" not in unknown and 'QUALITY_BUDGETS="2 min"' in unknown
+
+
 def test_a_shortened_or_older_measurement_is_marked() -> None:
     text = sources({"corpus": found(daft=3.0)})
     assert "shortened" in text and "other code" in text
