@@ -15,13 +15,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from umsicht.corpus.kernels.prose import (
-    SAMPLE_BYTES,
-    SCRIPT_NAMES,
-    byte_ways,
-    character_kinds,
-    sample_many,
-)
+from umsicht.corpus.kernels.characters import SCRIPT_NAMES, byte_ways, character_kinds
+from umsicht.corpus.kernels.prose import SAMPLE_BYTES, sample_many
 from umsicht.corpus.kernels.spans import Spans, spans_from
 from umsicht.corpus.kernels.survey import byte_kinds, sign_dense
 from umsicht.corpus.label.code import code_among
