@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from umsicht.cli.main import _explain_os_error
+from umsicht.cli.main import _explain_os_error, main
 from umsicht.cli.verbs import ALIASES, VERBS
 
 
@@ -184,3 +184,13 @@ def test_an_interrupt_inside_the_exec_of_a_library_ends_with_the_documented_code
 def test_a_short_write_of_numpy_is_told_as_a_full_disk() -> None:
     explained = _explain_os_error(OSError("50368 requested and 39920 written"))
     assert "disk is full" in explained.what
+
+
+@pytest.mark.parametrize("verb", ["verify", "gc", "runs"])
+def test_a_mistyped_folder_is_no_project_in_which_all_is_well(
+    verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([verb, str(tmp_path / "nope")])
+    assert ended.value.code == 2
+    assert "nope" in capsys.readouterr().err

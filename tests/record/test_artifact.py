@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -114,3 +116,28 @@ def test_lineage_goes_back_to_the_sources_and_shows_what_is_missing(tmp_path: Pa
     found, missing = node.parents
     assert (found.kind, found.parents[0].kind, found.parents[0].missing) == ("corpus", "source", False)
     assert (missing.kind, missing.missing) == ("tokenizer", True)
+
+
+def test_two_processes_that_want_one_artifact_make_it_once(tmp_path: Path) -> None:
+    code = (
+        "import sys, time, pathlib\n"
+        "from umsicht.record.artifact import Store\n"
+        "def make(folder):\n"
+        "    time.sleep(0.5)\n"
+        "    (folder / 'data').write_text(sys.argv[2])\n"
+        "    with open(sys.argv[3], 'a') as log: log.write(sys.argv[2])\n"
+        "    return {}\n"
+        "print(Store(sys.argv[1]).build('kind', 'x', stage_version=1, settings={}, inputs={}, make=make).file('data').read_text())\n"
+    )
+    calls = tmp_path / "calls"
+    both = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(tmp_path / "store"), name, str(calls)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for name in "ab"
+    ]
+    said = {process.communicate()[0].strip() for process in both}
+    assert said == {calls.read_text()}
+    assert not list((tmp_path / "store" / "kind").glob(".*.lock"))

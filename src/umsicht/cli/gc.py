@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from umsicht.cli.output import human
-from umsicht.cli.projects import project_of
+from umsicht.cli.projects import existing, project_of
 from umsicht.record.project import collect_garbage, garbage
 from umsicht.words import numerals, t
 
@@ -20,7 +20,7 @@ def gc(folder: Path = Path(), *, yes: bool = False) -> int:
     yes
         Remove; without it the list is only shown.
     """
-    project = project_of(folder)
+    project = project_of(existing(folder))
     found = list(garbage(project))
     if not found:
         print(t("cli.gc.nothing"))

@@ -18,6 +18,15 @@ def project_of(folder: Path) -> Project:
     return Project(folder)
 
 
+def existing(folder: Path) -> Path:
+    """`folder`, if it is one. Raises UserError: a mistyped name must not look like a project in which all is well."""
+    if not folder.is_dir():
+        raise UserError(
+            t("cli.folder.missing", folder=folder), where=str(Path.cwd()), fix=t("cli.folder.missing.fix")
+        )
+    return folder
+
+
 def find_run(name: str | Path) -> Run:
     """A run by its folder, by its project's folder (the newest run), or by name in the project around the current folder.
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from umsicht.cli.output import human, print_json, print_table
-from umsicht.cli.projects import project_of
+from umsicht.cli.projects import existing, project_of
 from umsicht.record.run import Run
 from umsicht.record.sheet import in_words
 from umsicht.words import t
@@ -22,7 +22,7 @@ def runs(folder: Path = Path(), *, json: bool = False) -> int:
     json
         Print JSON.
     """
-    project = project_of(folder)
+    project = project_of(existing(folder))
     rows = [summary(run) for run in project.runs()]
     if json:
         print_json(rows)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from umsicht.cli.output import print_json
-from umsicht.cli.projects import project_of
+from umsicht.cli.projects import existing, project_of
 from umsicht.record.manifest import MANIFEST, read_manifest
 from umsicht.record.manifest import verify as verify_folder
 from umsicht.words import t
@@ -23,7 +23,7 @@ def verify(folder: Path = Path(), *, json: bool = False) -> int:
         Print JSON.
     """
     results = []
-    for target in _targets(folder):
+    for target in _targets(existing(folder)):
         damages = verify_folder(target)
         results.append((target, damages))
         if json:

@@ -6,6 +6,7 @@ without a manifest does not exist.
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,9 +17,12 @@ import orjson
 
 from umsicht.record.files import atomic_folder, atomic_json, sweep_temporaries
 from umsicht.record.ids import content_id, short
+from umsicht.record.lock import FolderLock, Holder, waiting
 from umsicht.record.manifest import read_manifest, write_manifest
+from umsicht.words import t
 
 REPORT = "report.json"
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,12 @@ class Artifact:
         return cls(path, manifest)
 
 
+def _waits(target: Path, holder: Holder | None) -> str:
+    if holder is None:
+        return t("record.waits.nameless", path=target)
+    return t("record.waits", path=target, pid=holder.pid, host=holder.host, since=holder.since)
+
+
 class Store:
     """The folder `artifacts/` of a project: `<kind>/<name>-<id12>/`."""
 
@@ -96,7 +106,8 @@ class Store:
     ) -> Artifact:
         """Return the artifact with this identity, making it if there is none.
 
-        `make(folder)` writes the data into an empty folder and returns the report. If it fails, nothing remains.
+        `make(folder)` writes the data into an empty folder and returns the report. If it fails, nothing remains. Where another process is
+        making the same artifact, it is waited for and taken.
         """
         identity = self.identity(kind, stage_version=stage_version, settings=settings, inputs=inputs)
         found = self.find(kind, identity)
@@ -106,6 +117,28 @@ class Store:
         parent.mkdir(parents=True, exist_ok=True)
         sweep_temporaries(parent)
         target = parent / f"{name}-{short(identity)}"
+        lock = FolderLock(parent / f".{short(identity)}.lock")
+        with waiting(lock, told=lambda holder: _log.warning(_waits(target, holder))):
+            try:
+                found = self.find(kind, identity)
+                if found is None:
+                    found = self._make(target, identity, kind, name, stage_version, settings, inputs, make)
+            finally:
+                # While it is held: whoever waits opens the file anew.
+                lock.path.unlink(missing_ok=True)
+        return found
+
+    @staticmethod
+    def _make(
+        target: Path,
+        identity: str,
+        kind: str,
+        name: str,
+        stage_version: int,
+        settings: Mapping[str, Any],
+        inputs: Mapping[str, str],
+        make: Callable[[Path], dict[str, Any]],
+    ) -> Artifact:
         with atomic_folder(target) as folder:
             report = make(folder)
             atomic_json(folder / REPORT, report)

@@ -10,7 +10,7 @@ import errno
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -123,13 +123,18 @@ class FolderLock:
 
 
 @contextmanager
-def waiting(lock: FolderLock, every_s: float = 1.0) -> Iterator[FolderLock]:
-    """Hold `lock` in the block, waiting for it as long as another holds it."""
+def waiting(
+    lock: FolderLock, every_s: float = 1.0, told: Callable[[Holder | None], None] | None = None
+) -> Iterator[FolderLock]:
+    """Hold `lock` in the block, waiting for it as long as another holds it; `told` hears once who that is."""
     while True:
         try:
             lock.take()
             break
-        except LockedError:
+        except LockedError as error:
+            if told is not None:
+                told(error.holder)
+                told = None
             time.sleep(every_s)
     try:
         yield lock
