@@ -194,3 +194,13 @@ def test_a_mistyped_folder_is_no_project_in_which_all_is_well(
         main([verb, str(tmp_path / "nope")])
     assert ended.value.code == 2
     assert "nope" in capsys.readouterr().err
+
+
+def test_a_run_with_a_damaged_manifest_is_named_as_such(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "manifest.json").write_text("{bad")
+    with pytest.raises(SystemExit) as ended:
+        main(["show", str(tmp_path)])
+    assert ended.value.code == 2
+    assert "manifest.json" in capsys.readouterr().err

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from umsicht.findings import UserError
+from umsicht.record.manifest import MANIFEST
 from umsicht.record.project import Project
 from umsicht.record.run import Run
 from umsicht.words import t
@@ -27,6 +28,13 @@ def existing(folder: Path) -> Path:
     return folder
 
 
+def damaged(folder: Path) -> UserError:
+    """A run whose manifest is there and cannot be read: it must not look like one that never was."""
+    return UserError(
+        t("cli.run.damaged", folder=folder), where=str(folder / MANIFEST), fix=t("cli.run.damaged.fix")
+    )
+
+
 def find_run(name: str | Path) -> Run:
     """A run by its folder, by its project's folder (the newest run), or by name in the project around the current folder.
 
@@ -36,7 +44,8 @@ def find_run(name: str | Path) -> Run:
     try:
         return Run.open(path)
     except (FileNotFoundError, NotADirectoryError):
-        pass
+        if (path / MANIFEST).is_file():
+            raise damaged(path) from None
     if (path / "runs").is_dir():
         runs = Project(path).runs()
         if runs:

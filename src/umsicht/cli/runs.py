@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 from umsicht.cli.output import human, print_json, print_table
 from umsicht.cli.projects import existing, project_of
+from umsicht.record.manifest import MANIFEST, read_manifest
 from umsicht.record.run import Run
 from umsicht.record.sheet import in_words
 from umsicht.words import t
@@ -24,6 +26,9 @@ def runs(folder: Path = Path(), *, json: bool = False) -> int:
     """
     project = project_of(existing(folder))
     rows = [summary(run) for run in project.runs()]
+    for manifest in sorted(project.runs_folder.glob(f"*/{MANIFEST}")):
+        if read_manifest(manifest.parent) is None:
+            print(t("cli.run.damaged", folder=manifest.parent), file=sys.stderr)
     if json:
         print_json(rows)
     elif not rows:
