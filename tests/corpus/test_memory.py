@@ -23,7 +23,8 @@ from umsicht.corpus.index import ROW, open_rows
 from umsicht.corpus.kernels.scan import build_table
 from umsicht.corpus.lines import COUNT, merge_lines, merge_tasks
 from umsicht.corpus.near import NearJob, find_near, tasks
-from umsicht.corpus.near.tasks import STAYS, SpanFile
+from umsicht.corpus.near.run import BYTES_A_KEY
+from umsicht.corpus.near.tasks import STAYS, BucketTask, SketchTask, SpanFile, pair_bucket, sketch_part
 from umsicht.corpus.work import Workspace
 
 FILES = 12
@@ -121,3 +122,32 @@ def test_passes_over_documents_stay_within_their_memory(tmp_path: Path) -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < limit
+
+
+def test_a_pass_over_keys_that_are_all_shared_takes_what_was_reckoned(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    count, bits = 2_000, 12
+    sketch = np.sort(rng.integers(0, 2**63, (count, 32), np.uint64), axis=1)
+    parts = tuple(str(tmp_path / f"{number}") for number in range(2))
+    for part in parts:
+        np.save(f"{part}.sketch.npy", sketch)
+        np.save(f"{part}.size.npy", np.full(count, 40, np.uint32))
+        texts = SpanFile("", sketches=(f"{part}.sketch.npy", f"{part}.size.npy"))
+        keys = sketch_part(SketchTask(texts, f"{part}-out", 5, 1, bits))["keys"]
+    np.save(tmp_path / "state.npy", np.full(2 * count, STAYS, np.uint8))
+    outputs = tuple(f"{part}-out" for part in parts)
+    bucket = BucketTask(
+        0,
+        (1 << 52) - 1,
+        bits,
+        outputs,
+        (0, count),
+        str(tmp_path / "state.npy"),
+        "",
+        str(tmp_path / "pairs.npy"),
+    )
+    tracemalloc.start()
+    assert pair_bucket(bucket)["pairs"] >= count
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2 * keys * BYTES_A_KEY
