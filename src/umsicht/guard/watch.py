@@ -24,6 +24,7 @@ from umsicht.guard.adapt_batch import Example, read_batch
 from umsicht.guard.gradients import gradients_of, relative_gap, scale_of, set_aside
 from umsicht.guard.monitors.nonfinite import Facts, Replay, cause_of, replay
 from umsicht.guard.monitors.rule import SpikeRule
+from umsicht.guard.probes.habits import left_behind
 from umsicht.guard.subject import numbers, random_state, restore_random_state
 from umsicht.record import atomic_json
 from umsicht.record.metrics import MetricsWriter
@@ -88,6 +89,8 @@ class Watch:
         self._begun = time.monotonic()
         self._said: set[str] = set()
         self._forward_batches: list[torch.Tensor] = []
+        self._rates: list[list[float]] = []
+        self._trained = self._learns_in_eval = False
 
     # -- being switched on and off ---------------------------------------------------------------------------------------------
     def __enter__(self) -> Watch:
@@ -127,7 +130,9 @@ class Watch:
     def _forward(self, _: nn.Module, arguments: Any, keywords: dict[str, Any]) -> None:
         """Remember what the model is fed; validation in eval mode does not count."""
         if not self.model.training:
+            self._learns_in_eval |= torch.is_grad_enabled()
             return
+        self._trained = True
         ids = keywords.get("input_ids", arguments[0] if arguments else None)
         if isinstance(ids, torch.Tensor) and not ids.is_floating_point() and len(self._forward_batches) < 64:
             self._forward_batches.append(ids.detach())
@@ -152,7 +157,14 @@ class Watch:
         if not math.isfinite(self._norm) or (self._norm == 0.0 and self._nothing_to_learn()):
             self._stop(self._explain(math.nan))
             return
+        if self._learns_in_eval and not self._trained and _drops(self.model):
+            self._add(
+                "OPT-WIRING/trains-in-eval-mode", "warn", "training step", once=True, steps=self._updates + 1
+            )
+        self._trained = self._learns_in_eval = False
         if self._updates < AUDITED:
+            if self.optimizer is not None:
+                self._rates.append([float(group["lr"]) for group in self.optimizer.param_groups])
             self._before = {
                 name: p.detach().clone() for name, p in self.model.named_parameters() if p.requires_grad
             }
@@ -181,6 +193,9 @@ class Watch:
         self._before = {}
         if self._updates == AUDITED:
             self._judge_still()
+            behind = left_behind(self._rates)
+            if behind is not None:
+                self._add(behind.id, behind.grade, behind.location, **behind.numbers)
         if self.schedule is not None and self.optimizer is not None:
             rate, want = float(self.optimizer.param_groups[0]["lr"]), float(self.schedule(self._updates - 1))
             if abs(rate - want) > 1e-5 * max(abs(want), 1e-12):
@@ -222,7 +237,9 @@ class Watch:
         factor, cosine = scale_of(got, want)
         if relative_gap(got, want) > 1e-2 and cosine < 0.999:
             self._add(
-                "OPT-WIRING/gradient-left-over",
+                "OPT-WIRING/gradient-thrown-away"
+                if factor == 0.0 and cosine == 0.0
+                else "OPT-WIRING/gradient-left-over",
                 "stop",
                 "training step",
                 gap=relative_gap(got, want),
