@@ -460,4 +460,5 @@ def test_a_row_longer_than_a_block_and_a_quote_never_closed_do_not_stop_a_build(
     long = b"text,n\nfine,1\n" + b"x" * (2 * delimited.BLOCK) + b",2\nlast,3\n"
     assert [type(item) for item in tabled(tmp_path / "a.csv", long)][-1] is Broken
     found = tabled(tmp_path / "b.csv", b'text,n\nfine,1\n"open,2\nlast,3\n')
-    assert isinstance(found[-1], Broken)
+    last = found[-1]
+    assert isinstance(last, Broken) and last.reason == "open-quote"

@@ -20,10 +20,11 @@ SEPARATORS = ",;\t|"
 
 
 class _File(io.RawIOBase):
-    """What is left of a stream as a file, which Arrow asks for."""
+    """What is left of a stream as a file, which Arrow asks for. Quotes are counted: after one that is never closed the rest is one row."""
 
     def __init__(self, head: bytes, stream: streams.Readable) -> None:
         self._rest = streams.Chained(head, stream)
+        self.quotes = 0
 
     def readable(self) -> bool:
         return True
@@ -31,6 +32,7 @@ class _File(io.RawIOBase):
     def readinto(self, into: memoryview) -> int:  # type: ignore[override]  # any buffer; Arrow gives this one
         data = self._rest.read(len(into))
         into[: len(data)] = data
+        self.quotes += data.count(b'"')
         return len(data)
 
 
@@ -49,7 +51,8 @@ def read_table(unit: Unit, path: str, name: str, limit: int) -> Iterator[Raw | B
             yield Broken(name, "no-text", f"no column {missing[0]!r}; columns: {', '.join(names)}")
             return
         broken: list[pa.csv.InvalidRow] = []
-        batches = _batches(_File(head, stream), separator, fields, broken)
+        file = _File(head, stream)
+        batches = _batches(file, separator, fields, broken)
         row = 0
         for batch in batches:
             for wrong in _taken(broken):
@@ -63,6 +66,10 @@ def read_table(unit: Unit, path: str, name: str, limit: int) -> Iterator[Raw | B
             row += len(batch)
         for wrong in _taken(broken):
             yield _broken(name, wrong)
+        if file.quotes % 2:
+            yield Broken(
+                name, "open-quote", f"a quote is never closed; {row} rows were read, others may follow it"
+            )
 
 
 def _batches(

@@ -12,13 +12,19 @@ from umsicht.corpus.sources import jsonl, streams
 from umsicht.corpus.sources.unit import MEMBER_BYTES, Broken, Column, Raw, Unit, dig, label_of, too_long
 
 HEAD = 1 << 16
+"""Bytes that mostly show whether there is one object a line; only where the first line is longer is more looked at."""
 
 
 def read_json(unit: Unit, path: str, name: str, limit: int) -> Iterator[Raw | Broken | Column]:
     """Rows of a JSON file; one that is longer than `MEMBER_BYTES` and not one object a line is listed as too long."""
-    with streams.open_bytes(path) as stream:
-        data = streams.up_to(streams.as_utf8(stream), MEMBER_BYTES + 1)
-    if _is_lines(data):
+    with streams.open_bytes(path) as opened:
+        stream = streams.as_utf8(opened)
+        data = streams.up_to(stream, HEAD)
+        lines = _is_lines(data)
+        if not lines:
+            data += streams.up_to(stream, MEMBER_BYTES + 1 - len(data))
+            lines = _is_lines(data)
+    if lines:
         yield from jsonl.read_jsonl(unit, path, name, limit)
         return
     if len(data) > MEMBER_BYTES:
