@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 
-from umsicht.findings import entry, known_ids
+from umsicht.findings import entry, known_ids, unmeasured
 
 WORDS = {
     "en": {
@@ -66,5 +66,4 @@ def anchor(identity: str) -> str:
 
 def _plain(text: str) -> str:
     """Text that Markdown leaves as it is, placeholders marked."""
-    text = re.sub(r"\{(\w+)[^}]*\}", r"‹\1›", text)
-    return re.sub(r"([*_<|])", r"\\\1", text)
+    return re.sub(r"([*_<|])", r"\\\1", unmeasured(text))

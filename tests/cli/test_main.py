@@ -113,6 +113,12 @@ def test_an_unknown_run_says_where_to_look(tmp_path: Path) -> None:
     assert "umsicht runs" in done.stderr
 
 
+def test_explain_shows_where_a_findings_numbers_will_stand(tmp_path: Path) -> None:
+    said = umsicht("explain", "TARGET-SHIFT/offset", cwd=tmp_path).stdout
+    assert "‹" in said
+    assert "{" not in said
+
+
 def test_explain_knows_settings_and_suggests_for_typos(tmp_path: Path) -> None:
     assert "tokenizer.vocab_size" in umsicht("explain", "tokenizer.vocab_size", cwd=tmp_path).stdout
     done = umsicht("explain", "tokenizer.vocab_sise", cwd=tmp_path)

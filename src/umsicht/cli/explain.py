@@ -8,9 +8,9 @@ import inspect
 from rich.text import Text
 
 from umsicht.cli.output import console, print_json
-from umsicht.findings import UserError, entry, known_ids
+from umsicht.findings import UserError, entry, known_ids, unmeasured
 from umsicht.recipe import Recipe
-from umsicht.recipe.load import _models_in
+from umsicht.recipe.load import models_in
 from umsicht.words import t
 
 
@@ -51,16 +51,19 @@ def _finding(name: str) -> tuple[str, dict[str, object]] | None:
 
 
 def _print_finding(identity: str, words: dict[str, object]) -> None:
+    def said(part: str, otherwise: str = "") -> str:
+        return unmeasured(str(words.get(part, otherwise)))
+
     out = console()
-    out.print(Text.assemble((str(words.get("title", identity)), "bold"), (f"  [{identity}]", "dim")))
-    out.print(Text(str(words.get("seen", ""))))
-    out.print(Text.assemble((f"\n{t('cli.explain.why')}: ", "bold"), str(words.get("why", ""))))
+    out.print(Text.assemble((said("title", identity), "bold"), (f"  [{identity}]", "dim")))
+    out.print(Text(said("seen")))
+    out.print(Text.assemble((f"\n{t('cli.explain.why')}: ", "bold"), said("why")))
     causes = words.get("causes")
     if isinstance(causes, list) and causes:
         out.print(Text(f"\n{t('cli.explain.causes')}:", style="bold"))
         for number, cause in enumerate(causes, 1):
-            out.print(Text(f"  {number}. {cause}"))
-    out.print(Text.assemble((f"\n{t('cli.explain.next')}: ", "bold"), str(words.get("next", ""))))
+            out.print(Text(f"  {number}. {unmeasured(str(cause))}"))
+    out.print(Text.assemble((f"\n{t('cli.explain.next')}: ", "bold"), said("next")))
 
 
 def _settings() -> dict[str, tuple[str, str, str]]:
@@ -69,7 +72,7 @@ def _settings() -> dict[str, tuple[str, str, str]]:
 
     def visit(model: type, prefix: str) -> None:
         for key, field in model.model_fields.items():  # type: ignore[attr-defined]  # pydantic model class
-            nested = _models_in(field.annotation)
+            nested = models_in(field.annotation)
             annotation = inspect.formatannotation(field.annotation)
             default = "" if nested else repr(field.default)
             found[prefix + key] = (annotation, default, field.description or "")

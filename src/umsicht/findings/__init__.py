@@ -1,6 +1,6 @@
 """Findings: what checks saw, in words, and the gates that they shut."""
 
-from umsicht.findings.catalogue import Rendered, entry, known_ids, render
+from umsicht.findings.catalogue import Rendered, entry, known_ids, render, unmeasured
 from umsicht.findings.errors import UserError
 from umsicht.findings.finding import FAMILIES, Finding, Grade
 from umsicht.findings.gate import Decision, Waiver, decide
@@ -17,4 +17,5 @@ __all__ = [
     "entry",
     "known_ids",
     "render",
+    "unmeasured",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -64,6 +65,11 @@ def _formatted(text: str, shown: Mapping[str, Any]) -> str:
         return text.format_map(_Numbers(shown))
     except (ValueError, IndexError, AttributeError):
         return text
+
+
+def unmeasured(text: str) -> str:
+    """A sentence of the catalogue before anything was measured: each number's place as ‹name›."""
+    return re.sub(r"\{(\w+)[^}]*\}", r"‹\1›", text)
 
 
 def entry(finding_id: str, lang: str | None = None) -> dict[str, Any] | None:

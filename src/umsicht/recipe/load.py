@@ -187,13 +187,14 @@ def _known_keys(location: Sequence[Any]) -> list[str]:
         for model in models:
             field = model.model_fields.get(str(part))
             if field is not None:
-                nested += _models_in(field.annotation)
+                nested += models_in(field.annotation)
         models = nested or models
     names = {name for model in models for name in model.model_fields}
     return sorted(names | ({"preset"} if not location else set()))
 
 
-def _models_in(annotation: Any) -> list[type[BaseModel]]:
+def models_in(annotation: Any) -> list[type[BaseModel]]:
+    """The sections that a field may hold, through unions, lists and mappings."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
-    return [model for argument in get_args(annotation) for model in _models_in(argument)]
+    return [model for argument in get_args(annotation) for model in models_in(argument)]

@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from umsicht.dashboard.context import lang_of, page
 from umsicht.dashboard.verdicts import SIGNS, TONES
-from umsicht.findings import entry, known_ids
+from umsicht.findings import entry, known_ids, unmeasured
 from umsicht.words import catalogue, t
 
 METRICS = (
@@ -76,10 +76,10 @@ def families(lang: str) -> list[tuple[str, list[dict[str, Any]]]]:
         made.setdefault(finding_id.split("/")[0], []).append(
             {
                 "id": finding_id,
-                "title": words.get("title", finding_id),
-                "why": words.get("why", ""),
-                "causes": list(words.get("causes", ())),
-                "next": words.get("next", ""),
+                "title": unmeasured(words.get("title", finding_id)),
+                "why": unmeasured(words.get("why", "")),
+                "causes": [unmeasured(cause) for cause in words.get("causes", ())],
+                "next": unmeasured(words.get("next", "")),
             }
         )
     return sorted(made.items())
