@@ -156,9 +156,11 @@ def test_an_interrupt_says_that_what_was_finished_is_kept(tmp_path: Path) -> Non
         "name: stopped\npreset: tiny\ncorpus: {sources: [{name: text, kind: files, path: text}]}\n"
     )
     (tmp_path / "stopped.py").write_text(
-        "import os, signal\nfrom umsicht.cli import main\nfrom umsicht.record import Store\n"
-        "Store.build = lambda *_, **__: os.kill(os.getpid(), signal.SIGINT)\n"  # a real signal, at a place that is known
-        "main(['run', 'recipe.yaml'])"
+        "import os, signal, time\nfrom umsicht.cli import main\nfrom umsicht.record import Store\n"
+        "def build(*_, **__):\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"  # a real signal, at a place that is known; another thread may be the one to get it
+        "    while True: time.sleep(0.01)\n"
+        "Store.build = build\nmain(['run', 'recipe.yaml'])"
     )
     done = subprocess.run(
         [sys.executable, "stopped.py"],
