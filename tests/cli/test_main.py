@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -149,6 +150,11 @@ def test_help_imports_neither_torch_nor_the_command_line_library(tmp_path: Path)
     assert done.stdout.splitlines()[-1] == "LOADED []"
 
 
+def heeds_interrupts() -> None:
+    """A shell's background job ignores SIGINT, and so does all that it starts: here it is to be heard wherever the tests run."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_an_interrupt_says_that_what_was_finished_is_kept(tmp_path: Path) -> None:
     (tmp_path / "text").mkdir()
     (tmp_path / "text" / "one.txt").write_text("A text of one sentence.\n")
@@ -156,11 +162,9 @@ def test_an_interrupt_says_that_what_was_finished_is_kept(tmp_path: Path) -> Non
         "name: stopped\npreset: tiny\ncorpus: {sources: [{name: text, kind: files, path: text}]}\n"
     )
     (tmp_path / "stopped.py").write_text(
-        "import os, signal, time\nfrom umsicht.cli import main\nfrom umsicht.record import Store\n"
-        "def build(*_, **__):\n"
-        "    os.kill(os.getpid(), signal.SIGINT)\n"  # a real signal, at a place that is known; another thread may be the one to get it
-        "    while True: time.sleep(0.01)\n"
-        "Store.build = build\nmain(['run', 'recipe.yaml'])"
+        "import os, signal\nfrom umsicht.cli import main\nfrom umsicht.record import Store\n"
+        "Store.build = lambda *_, **__: os.kill(os.getpid(), signal.SIGINT)\n"  # a real signal, at a place that is known
+        "main(['run', 'recipe.yaml'])"
     )
     done = subprocess.run(
         [sys.executable, "stopped.py"],
@@ -169,6 +173,7 @@ def test_an_interrupt_says_that_what_was_finished_is_kept(tmp_path: Path) -> Non
         text=True,
         check=False,
         env={**os.environ, "UMSICHT_LANG": "en"},
+        preexec_fn=heeds_interrupts,
     )
     assert (done.returncode, "Traceback" in done.stderr) == (130, False)
     assert "Interrupted" in done.stderr
