@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from umsicht.corpus.kernels import features
+from umsicht.corpus.kernels import features, oracle
 from umsicht.corpus.kernels.fold import table_arguments
 from umsicht.corpus.kernels.pairs import mark_shared
 from umsicht.corpus.kernels.spans import spans_from, words_of
@@ -118,6 +119,17 @@ def test_keys_with_a_shared_head_are_marked(keys: list[int], heads: list[int], b
     assert out.tolist() == np.isin(table >> np.uint64(bits), wanted).tolist()
 
 
+ROOM = 2 * LIMIT + features.SHAPES
+MASK = (1 << 64) - 1
+
+
+def plain_hashes(words: list[int]) -> list[int]:
+    """Each word, and behind it its pair with the word before."""
+    pair = int(features.PAIR)
+    pairs = [[], *([(before * pair + word) & MASK] for before, word in itertools.pairwise(words))]
+    return [value for word, more in zip(words, pairs, strict=False) for value in (word, *more)]
+
+
 @settings(max_examples=150, deadline=None)
 @given(
     st.lists(
@@ -148,7 +160,10 @@ def test_a_score_is_the_sum_of_the_weights_of_different_features(parts: list[str
     )
     for i, (start, end) in enumerate(zip(spans.starts.tolist(), spans.ends.tolist(), strict=True)):
         mine = words.hashes[words.offsets[i] : words.offsets[i + 1]]
-        out = np.zeros(2 * LIMIT + features.SHAPES, np.uint64)
-        n = features.features(spans.buffer, start, end, mine, BITS, out, np.zeros(8 * len(out), np.uint64))
-        total = sum((float(weights[number]) for number in out[:n].tolist()), 0.0)
-        assert margins[i] == np.float32(float(weights[-1]) + total / max(n, 1) ** 0.5)
+        out, shapes = np.zeros(ROOM, np.uint32), np.zeros(ROOM, np.uint64)
+        n = features.numbers(spans.buffer, start, end, mine, BITS, shapes, out)
+        hashes = [oracle.mix(value) for value in plain_hashes(mine.tolist())]
+        assert out[: len(hashes)].tolist() == [value >> (64 - BITS) for value in hashes]
+        found = dict.fromkeys(out[:n].tolist())
+        total = sum((float(weights[number]) for number in found), 0.0)
+        assert margins[i] == np.float32(float(weights[-1]) + total / max(len(found), 1) ** 0.5)

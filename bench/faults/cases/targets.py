@@ -152,9 +152,9 @@ def _backward(old: str, new: str) -> Plant:
     """A change in the loop over micro-batches."""
 
     def plant(p: Any) -> None:
-        from umsicht.train.alone import Alone
+        from umsicht.train.alone import WholeModel
 
-        rewrite(Alone, "backward", old, new)
+        rewrite(WholeModel, "backward", old, new)
 
     return plant
 

@@ -161,10 +161,15 @@ class Subject:
     def awake(self) -> Iterator[None]:
         """Weights disturbed so that every path carries a signal, inside the block only.
 
-        Models that start with zero output projections compute nothing but the identity: no leak could be seen in them.
+        Models that start with zero output projections compute nothing but the identity: no leak could be seen in them. A plain function has no
+        weights to disturb.
         """
+        module = self.need_model().module
+        if module is None:
+            yield
+            return
         with self.borrowed():
-            wake(self.need_module(), self.seed)
+            wake(module, self.seed)
             yield
 
 

@@ -72,6 +72,14 @@ def _waits(target: Path, holder: Holder | None) -> str:
     return t("record.waits", path=target, pid=holder.pid, host=holder.host, since=holder.since)
 
 
+def _made(target: Path, about: dict[str, Any], make: Callable[[Path], dict[str, Any]]) -> Artifact:
+    with atomic_folder(target) as folder:
+        report = make(folder)
+        atomic_json(folder / REPORT, report)
+        write_manifest(folder, about)
+    return Artifact.open(target)
+
+
 class Store:
     """The folder `artifacts/` of a project: `<kind>/<name>-<id12>/`."""
 
@@ -117,43 +125,24 @@ class Store:
         parent.mkdir(parents=True, exist_ok=True)
         sweep_temporaries(parent)
         target = parent / f"{name}-{short(identity)}"
+        about = {
+            "kind": kind,
+            "name": name,
+            "id": identity,
+            "stage_version": stage_version,
+            "settings": dict(settings),
+            "inputs": dict(inputs),
+        }
         lock = FolderLock(parent / f".{short(identity)}.lock")
         with waiting(lock, told=lambda holder: _log.warning(_waits(target, holder))):
             try:
                 found = self.find(kind, identity)
                 if found is None:
-                    found = self._make(target, identity, kind, name, stage_version, settings, inputs, make)
+                    found = _made(target, about, make)
             finally:
                 # While it is held: whoever waits opens the file anew.
                 lock.path.unlink(missing_ok=True)
         return found
-
-    @staticmethod
-    def _make(
-        target: Path,
-        identity: str,
-        kind: str,
-        name: str,
-        stage_version: int,
-        settings: Mapping[str, Any],
-        inputs: Mapping[str, str],
-        make: Callable[[Path], dict[str, Any]],
-    ) -> Artifact:
-        with atomic_folder(target) as folder:
-            report = make(folder)
-            atomic_json(folder / REPORT, report)
-            write_manifest(
-                folder,
-                {
-                    "kind": kind,
-                    "name": name,
-                    "id": identity,
-                    "stage_version": stage_version,
-                    "settings": dict(settings),
-                    "inputs": dict(inputs),
-                },
-            )
-        return Artifact.open(target)
 
     def artifacts(self) -> Iterator[Artifact]:
         """Every finished artifact, kind by kind."""

@@ -1,4 +1,4 @@
-"""The layout of one process: every reduction is the identity."""
+"""Layouts in which every process holds the whole model, and the simplest of them: one process, where every reduction is the identity."""
 
 from __future__ import annotations
 
@@ -15,22 +15,11 @@ from umsicht.train.ranks import ONE
 from umsicht.train.saver import Saver
 
 
-class Alone:
-    """One process: every reduction is the identity."""
+class WholeModel:
+    """What a process does that holds the whole model, whatever the others do."""
 
-    ranks = ONE
-    rank = 0
-    world = 1
-    is_writer = True
     is_split = False
     speaks = True
-    check_every = 0
-
-    def total(self, value: Tensor) -> Tensor:
-        return value
-
-    def any(self, flag: bool) -> bool:
-        return flag
 
     def place(self, model: nn.Module) -> nn.Module:
         return model
@@ -53,9 +42,6 @@ class Alone:
             nats += sums.nats
         return nats
 
-    def gradients(self, parameters: Sequence[nn.Parameter]) -> None:
-        return None
-
     def gradient_norm(self, parameters: Sequence[nn.Parameter]) -> Tensor:
         gradients = [p.grad for p in parameters if p.grad is not None]
         if not gradients:
@@ -64,14 +50,33 @@ class Alone:
         norm: Tensor = torch.linalg.vector_norm(torch.stack(norms))
         return norm
 
-    def orthogonaliser(self, parameters: Sequence[nn.Parameter]) -> Callable[..., Any] | None:
-        return None
-
     def view_type(self) -> Any:
         return View
 
     def saver(self, run: Any, settings: Any, progress: Any) -> Any:
         return Saver(run, settings, progress)
+
+
+class Alone(WholeModel):
+    """One process: every reduction is the identity."""
+
+    ranks = ONE
+    rank = 0
+    world = 1
+    is_writer = True
+    check_every = 0
+
+    def total(self, value: Tensor) -> Tensor:
+        return value
+
+    def any(self, flag: bool) -> bool:
+        return flag
+
+    def gradients(self, parameters: Sequence[nn.Parameter]) -> None:
+        return None
+
+    def orthogonaliser(self, parameters: Sequence[nn.Parameter]) -> Callable[..., Any] | None:
+        return None
 
 
 ALONE = Alone()

@@ -9,25 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
 from umsicht.recipe.parallel import ParallelSettings
-from umsicht.tokens.batch import Batch
-from umsicht.train.alone import ALONE
+from umsicht.train.alone import ALONE, WholeModel
 from umsicht.train.layouts.replicate import sum_gradients
 from umsicht.train.layouts.sizes import sizes_of
-from umsicht.train.objective import Objective
 from umsicht.train.ranks import Ranks, ordered_sum
 from umsicht.train.reduction import Reduction
 
 
-class DataParallel:
+class DataParallel(WholeModel):
     """Every rank holds the whole model; each computes its part of the batch."""
-
-    is_split = False
-    speaks = True
 
     def __init__(self, ranks: Ranks, check_every: int = 50) -> None:
         self.ranks = ranks
@@ -52,28 +46,9 @@ class DataParallel:
     def any(self, flag: bool) -> bool:
         return self.ranks.any(flag)
 
-    def place(self, model: nn.Module) -> nn.Module:
-        return model
-
-    def fit_objective(self, objective: Objective) -> Objective:
-        return objective
-
-    def backward(
-        self,
-        model: nn.Module,
-        objective: Objective,
-        batches: Sequence[Batch],
-        count: int,
-        device: torch.device,
-    ) -> Tensor:
-        return ALONE.backward(model, objective, batches, count, device)
-
     def gradients(self, parameters: Sequence[nn.Parameter]) -> None:
         assert self._group is not None
         sum_gradients(parameters, self._group, self.world)
-
-    def gradient_norm(self, parameters: Sequence[nn.Parameter]) -> Tensor:
-        return ALONE.gradient_norm(parameters)
 
     def orthogonaliser(self, parameters: Sequence[nn.Parameter]) -> Callable[..., Any] | None:
         from umsicht.train.layouts.owners import Owners
@@ -81,12 +56,6 @@ class DataParallel:
 
         assert self._group is not None
         return Owners(parameters, self._group, orthogonalise, replicated=True)
-
-    def view_type(self) -> Any:
-        return ALONE.view_type()
-
-    def saver(self, run: Any, settings: Any, progress: Any) -> Any:
-        return ALONE.saver(run, settings, progress)
 
 
 def layout_of(settings: ParallelSettings, ranks: Ranks, device: str = "cpu") -> Reduction:

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from umsicht.corpus.kernels.jit import float64, inline, int64, kernel, readable, void, writable
-from umsicht.corpus.kernels.shingles import EDGES, count_different
+from umsicht.corpus.kernels.jit import inline, int64, kernel, readable, void, writable
+from umsicht.corpus.kernels.shingles import EDGES
 from umsicht.corpus.kernels.words import BYTES, CODES, HASHES, hash_words, mix
 
 PAIR = np.uint64(0xD6E8FEB86659FD93)
@@ -103,31 +103,12 @@ def _shapes(buffer: Any, start: int, end: int, out: Any, n: int) -> int:
     return n
 
 
-@kernel(int64(BYTES, int64, int64, HASHES, int64, HASHES, HASHES))
-def features(buffer: Any, start: int, end: int, words: Any, bits: int, out: Any, table: Any) -> int:
-    """Different feature numbers (below 2^bits) of one text in the order of their first appearance, in `out`; its hashed words are given.
-
-    Returns how many."""
-    shift = np.uint64(64 - bits)
-    n = 0
-    for i in range(len(words)):
-        out[n] = mix(words[i])
-        n += 1
-        if i > 0:
-            out[n] = mix(words[i - 1] * PAIR + words[i])
-            n += 1
-    n = _shapes(buffer, start, end, out, n)
-    for i in range(n):
-        out[i] = (out[i] >> shift) + np.uint64(1)
-    n = count_different(out, n, table)
-    for i in range(n):
-        out[i] -= np.uint64(1)
-    return n
-
-
 @kernel(int64(BYTES, int64, int64, HASHES, int64, HASHES, writable("uint32")))
-def _numbers(buffer: Any, start: int, end: int, words: Any, bits: int, shapes: Any, out: Any) -> int:
-    """What `features` finds, each as often as it stands there. Returns how many; `shapes` has as much room as `out`, which bounds their number."""
+def numbers(buffer: Any, start: int, end: int, words: Any, bits: int, shapes: Any, out: Any) -> int:
+    """Feature numbers (below 2^bits) of one text, each as often as it stands there; its hashed words are given.
+
+    Words and pairs of neighbours first, then shapes. Returns how many; `shapes` has as much room as `out`, which bounds their number.
+    """
     shift = np.uint64(64 - bits)
     n = np.uint64(0)
     before = np.uint64(0)
@@ -145,26 +126,26 @@ def _numbers(buffer: Any, start: int, end: int, words: Any, bits: int, shapes: A
     return count + found  # type: ignore[no-any-return]  # an int64 once compiled
 
 
-@kernel(float64(readable("uint32"), int64, readable("float32"), HASHES))
-def _sum_once(numbers: Any, n: int, weights: Any, seen: Any) -> float:
-    """The sum of the weights of different numbers, in the order of their first appearance, over the root of how many they are.
+@kernel(int64(BYTES, int64, int64, HASHES, int64, HASHES, writable("uint32"), HASHES))
+def features(
+    buffer: Any, start: int, end: int, words: Any, bits: int, shapes: Any, out: Any, seen: Any
+) -> int:
+    """The different ones of these `numbers`, in the order of their first appearance. Returns how many.
 
     `seen` has a bit for every number, all of them unset before and after: it stays in the nearest cache, and asking it needs no branch.
     """
     one = np.uint64(1)
-    total = 0.0
     different = np.uint64(0)
-    for k in range(np.uint64(n)):
-        number = np.uint64(numbers[k])
-        place, bit = number >> np.uint64(6), one << (number & np.uint64(63))
+    for k in range(np.uint64(numbers(buffer, start, end, words, bits, shapes, out))):
+        number = out[k]
+        place, bit = np.uint64(number) >> np.uint64(6), one << (np.uint64(number) & np.uint64(63))
         known = seen[place]
-        new = np.uint64((known & bit) == np.uint64(0))
         seen[place] = known | bit
-        different += new
-        total += weights[number] * np.float64(new)
-    for k in range(np.uint64(n)):
-        seen[np.uint64(numbers[k]) >> np.uint64(6)] = np.uint64(0)
-    return total / np.sqrt(max(np.float64(different), 1.0))  # type: ignore[no-any-return]  # a float64 once compiled
+        out[different] = number
+        different += np.uint64((known & bit) == np.uint64(0))
+    for k in range(different):
+        seen[np.uint64(out[k]) >> np.uint64(6)] = np.uint64(0)
+    return np.int64(different)  # type: ignore[return-value]  # an int64 once compiled
 
 
 @kernel(
@@ -209,8 +190,11 @@ def score_many(
         if end > starts[i] + limit:
             end = starts[i] + limit
             mine = few[: hash_words(buffer, starts[i], end, codes, extra, few)]
-        n = _numbers(buffer, starts[i], end, mine, bits, shapes, found)
-        out[i] = weights[len(weights) - 1] + _sum_once(found, n, weights, seen)
+        n = features(buffer, starts[i], end, mine, bits, shapes, found, seen)
+        total = 0.0
+        for k in range(n):
+            total += weights[found[k]]
+        out[i] = weights[len(weights) - 1] + total / np.sqrt(max(n, 1))
 
 
 @kernel(
@@ -248,13 +232,14 @@ def train_epoch(
     `rates [1, 4]`: learning rate, L2 pull, weight of positives, weight of negatives. `squares` are the sums of squared gradients.
     """
     words = np.empty(limit // 2 + 2, np.uint64)
-    found = np.empty(2 * limit + SHAPES, np.uint64)
-    table = np.empty(8 * limit + 4 * SHAPES, np.uint64)
+    shapes = np.empty(2 * limit + SHAPES, np.uint64)
+    found = np.empty(2 * limit + SHAPES, np.uint32)
+    seen = np.zeros((1 << bits) // 64 + 1, np.uint64)
     bias = len(weights) - 1
     for i in order:
         end = min(ends[i], starts[i] + limit)
         mine = words[: hash_words(buffer, starts[i], end, codes, extra, words)]
-        n = features(buffer, starts[i], end, mine, bits, found, table)
+        n = features(buffer, starts[i], end, mine, bits, shapes, found, seen)
         scale = 1.0 / np.sqrt(max(n, 1))
         total = 0.0
         for k in range(n):

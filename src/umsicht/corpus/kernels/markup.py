@@ -20,6 +20,16 @@ def _close(out: Any, n: Any, gap: Any) -> Any:
     return n
 
 
+@inline
+def _copy(buffer: Any, at: Any, end: Any, out: Any, n: Any) -> Any:
+    """Bytes as they are. Returns how many there are now."""
+    while at < end:
+        out[n] = buffer[at]
+        n += 1
+        at += 1
+    return n
+
+
 @kernel(int64(BYTES, int64, int64, readable("uint8")))
 def _token_end(buffer: Any, at: int, stop: int, kinds: Any) -> int:
     while at < stop and kinds[code_at(buffer, at, stop)] & 32 == 0:
@@ -151,10 +161,8 @@ def plain_text(buffer: Any, start: int, stop: int, wanted: int, kinds: Any, ways
         gap = False
         left -= 1
         end = min(at + size_of(buffer[at]), stop)
-        while at < end:
-            out[n] = buffer[at]
-            n += 1
-            at += 1
+        n = _copy(buffer, at, end, out, n)
+        at = end
     return n  # type: ignore[no-any-return]
 
 
@@ -220,10 +228,8 @@ def without_names(buffer: Any, size: int, kinds: Any, out: Any) -> int:
                 continue
             n = _close(out, n, gap)
             gap = False
-            while at < end:
-                out[n] = buffer[at]
-                n += 1
-                at += 1
+            n = _copy(buffer, at, end, out, n)
+            at = end
             continue
         end = at
         core = at
@@ -258,8 +264,6 @@ def without_names(buffer: Any, size: int, kinds: Any, out: Any) -> int:
             continue
         n = _close(out, n, gap)
         gap = False
-        while at < end:
-            out[n] = buffer[at]
-            n += 1
-            at += 1
+        n = _copy(buffer, at, end, out, n)
+        at = end
     return n  # type: ignore[no-any-return]

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from umsicht.corpus.kernels.jit import int64, kernel, readable, void, writable
-from umsicht.corpus.kernels.shingles import BASE, EDGES, SET, sketch_of
-from umsicht.corpus.kernels.words import BYTES, CODES, HASHES, hash_words, mix
+from umsicht.corpus.kernels.shingles import EDGES, SET, hash_run, sketch_of
+from umsicht.corpus.kernels.words import BYTES, CODES, HASHES, hash_words
 
 PLACES = writable("int64", 2)
 """`[pieces, 4]`: where a piece begins and ends in the buffer, and its first and past its last word among the words of all texts."""
@@ -108,10 +108,7 @@ def join_lines(
 def hash_runs(words: Any, first: Any, last: Any, out: Any) -> None:
     """The hash of each run of words as a whole; 0 of an empty one."""
     for i in range(len(first)):
-        rolling = np.uint64(last[i] - first[i])
-        for k in range(np.uint64(first[i]), np.uint64(last[i])):
-            rolling = rolling * BASE + words[k]
-        out[i] = mix(rolling) if last[i] > first[i] else np.uint64(0)
+        out[i] = hash_run(words, first[i], last[i])
 
 
 @kernel(void(HASHES, EDGES, EDGES, int64, writable("uint64", 2), writable("uint32")))

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from umsicht.corpus.kernels.jit import int64, kernel, readable, writable
-from umsicht.corpus.kernels.shingles import EDGES, SET, _sort_unique, hash_shingles
-from umsicht.corpus.kernels.words import BYTES, CODES, hash_words, mix
+from umsicht.corpus.kernels.shingles import EDGES, SET, _sort_unique, hash_run, hash_shingles
+from umsicht.corpus.kernels.words import BYTES, CODES, hash_words
 
 EMPTY = np.uint64(0)
 
@@ -188,14 +188,9 @@ def whole_runs(buffer: Any, starts: Any, ends: Any, codes: Any, extra: Any, out:
     for i in range(len(starts)):
         longest = max(longest, ends[i] - starts[i])
     words = np.empty(longest // 2 + 2, np.uint64)
-    base = np.uint64(0x9E3779B97F4A7C15)
     for i in range(len(starts)):
-        n_words = hash_words(buffer, starts[i], ends[i], codes, extra, words)
-        rolling = np.uint64(n_words)
-        for k in range(n_words):
-            rolling = rolling * base + words[k]
-        out[i] = mix(rolling) if n_words else np.uint64(0)
-        counts[i] = n_words
+        counts[i] = hash_words(buffer, starts[i], ends[i], codes, extra, words)
+        out[i] = hash_run(words, 0, counts[i])
     return len(starts)
 
 

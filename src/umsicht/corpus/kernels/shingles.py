@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from umsicht.corpus.kernels.jit import int64, kernel, readable, void, writable
+from umsicht.corpus.kernels.jit import int64, kernel, readable, uint64, void, writable
 from umsicht.corpus.kernels.words import BYTES, CODES, HASHES, hash_words, mix
 
 SET = readable("uint64")
@@ -136,6 +136,17 @@ def words_many(buffer: Any, starts: Any, ends: Any, codes: Any, extra: Any, out:
         total += hash_words(buffer, starts[i], ends[i], codes, extra, out[total:])
     offsets[len(starts)] = total
     return total
+
+
+@kernel(uint64(SET, int64, int64))
+def hash_run(words: Any, first: int, last: int) -> Any:
+    """The hash of a run of words as a whole; 0 of an empty one."""
+    if last <= first:
+        return np.uint64(0)
+    rolling = np.uint64(last - first)
+    for k in range(np.uint64(first), np.uint64(last)):
+        rolling = rolling * BASE + words[k]
+    return mix(rolling)
 
 
 @kernel(int64(SET, int64, int64, HASHES, HASHES, HASHES))

@@ -248,9 +248,9 @@ def word_features(text: str, bits: int = BITS) -> npt.NDArray[np.int64]:
     """Numbers of the features of a few words: of each, and of each pair of neighbours."""
     spans = spans_from([text])
     words = words_of(spans).hashes
-    out = np.zeros(2 * len(text) + features.SHAPES, np.uint64)
-    table = np.zeros(8 * len(out) + 32, np.uint64)
-    features.features(spans.buffer, 0, int(spans.ends[0]), words, bits, out, table)
+    shapes = np.zeros(2 * len(text) + features.SHAPES, np.uint64)
+    out = np.zeros(len(shapes), np.uint32)
+    features.numbers(spans.buffer, 0, int(spans.ends[0]), words, bits, shapes, out)
     return out[: max(2 * len(words) - 1, 0)].astype(np.int64)
 
 

@@ -16,7 +16,9 @@ _STEP = re.compile(
     r"\b(?:steps?|iter(?:ation)?|it|s|global_step|update|num_updates)\b['\"]?\s*[:=\s]?\s*(\d+)(?:\s*/\s*(\d+))?",
     re.I,
 )
-_BAR = re.compile(r"(?<![\d.])(\d+)/(\d+) \[\d+:\d\d")
+BAR = r"(?<![\d.])(?P<done>\d+)/(?P<all>\d+) \[\d+:\d\d"
+"""What a progress bar says of how far it is."""
+_BAR = re.compile(BAR)
 _VALIDATION = re.compile(r"\b(?:val(?:id(?:ation)?)?|eval(?:uation)?|test)\b", re.I)
 _EVERY_WORD_ABOUT = re.compile(r"^(?:at|on|for|in|value|of|is)\b\s*", re.I)
 

@@ -11,9 +11,10 @@ from typing import Any
 from umsicht.diagnose.curves import Curves, Damage
 from umsicht.diagnose.logs import names
 from umsicht.diagnose.logs.jsonl import curves_of_rows, flat
+from umsicht.diagnose.logs.lines import BAR
 from umsicht.diagnose.logs.text import decode, read_bytes
 
-_PIECE = re.compile(r"(?<![\d.])(?P<done>\d+)/(?P<all>\d+) \[\d+:\d\d|(?P<row>\{'[^{}\n]*\})")
+_PIECE = re.compile(BAR + r"|(?P<row>\{'[^{}\n]*\})")
 _BARE = re.compile(r"(?<=: )(-?)(nan|inf)(?=[,}])", re.I)
 
 

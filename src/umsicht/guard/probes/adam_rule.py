@@ -45,7 +45,7 @@ def adam_rule(subject: Subject, module: nn.Module, optimizer: torch.optim.Optimi
 
 def _worst(module: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[str, int, float] | None:
     """(parameter, step, update ÷ learning rate) that is furthest from 1; None where the rule cannot be asked."""
-    inside = {id(p): group for group in optimizer.param_groups for p in group["params"]}
+    inside = {id(p) for group in optimizer.param_groups for p in group["params"]}
     weights = [(n, p) for n, p in module.named_parameters() if p.requires_grad and id(p) in inside]
     if not weights:
         return None

@@ -10,8 +10,8 @@ import torch
 
 from umsicht.findings import Finding
 from umsicht.guard.gradients import Gradients, gradients_of, relative_gap, scale_of
-from umsicht.guard.probes.norm import silent
 from umsicht.guard.probes.rehearse import Masked, Stage, Trace, stage_of
+from umsicht.guard.probes.silent import silent
 from umsicht.guard.subject import Subject, numbers, wake
 from umsicht.recipe.train import TrainSettings
 from umsicht.tokens.batch import IGNORE, Batch

@@ -8,7 +8,7 @@ import torch
 
 from umsicht.findings import Finding
 from umsicht.guard.adapt_batch import Example
-from umsicht.guard.probes.prefix import FLOOR, _awake, _once, _twice, loss_moves, other_ids, paths
+from umsicht.guard.probes.prefix import FLOOR, _once, _twice, loss_moves, other_ids, paths
 from umsicht.guard.subject import Cannot, Subject, grade_if, numbers, to_device, token_id
 
 STAGE = "documents"
@@ -21,7 +21,7 @@ def document_isolation(subject: Subject) -> Iterator[Finding]:
         raise Cannot("no row holds two documents")
     example, bounds = packed
     claimed = claims_isolation(subject, example)
-    with _awake(subject):
+    with subject.awake():
         leak = _swap(subject, example, bounds)
         if leak is not None:
             grade = grade_if(claimed, "note")

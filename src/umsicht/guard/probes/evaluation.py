@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -22,10 +21,9 @@ STAGE = "evaluation"
 
 def evaluation(subject: Subject) -> Iterator[Finding]:
     """First repeat, then batch size, then mode, then value: each only means something where the one before it holds."""
-    view = subject.need_model()
+    subject.need_model()
     subject.need_example()
-    awake = subject.awake() if view.module is not None else contextlib.nullcontext()
-    with awake:
+    with subject.awake():
         found = list(_repeat(subject))
         if not found:
             found = list(_batch_size(subject))

@@ -15,7 +15,8 @@ from umsicht.guard.gradients import Gradients, gradients_of, relative_gap, scale
 from umsicht.guard.probes.habits import loop_habits, schedule_kept
 from umsicht.guard.probes.mask import expected_active
 from umsicht.guard.probes.membership import get_optimizer
-from umsicht.guard.probes.norm import silent, unevenly_masked
+from umsicht.guard.probes.norm import unevenly_masked
+from umsicht.guard.probes.silent import silent
 from umsicht.guard.subject import Cannot, Subject, numbers, to_device
 
 TOLERANCE = {torch.float32: 2e-4, torch.float64: 1e-9, torch.bfloat16: 3e-2, torch.float16: 3e-2}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 
 from umsicht.findings import Finding
-from umsicht.guard.probes.norm import silent
+from umsicht.guard.probes.silent import silent
 from umsicht.guard.subject import Cannot, Subject, numbers
 
 FLOOR = {torch.float32: 1e-3, torch.float64: 1e-6}

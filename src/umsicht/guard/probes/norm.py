@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-import torch
-
 from umsicht.findings import Finding
 from umsicht.guard.adapt_batch import Example
 from umsicht.guard.adapt_loss import Effective
@@ -115,45 +113,3 @@ def _judge(subject: Subject, found: Effective, example: Example) -> Finding | No
     ):
         return Finding("LOSS-NORM/value", "warn", STAGE, location="loss", numbers=counts)
     return None
-
-
-def silent(module: torch.nn.Module):  # type: ignore[no-untyped-def]  # a context manager
-    """No dropout inside the block: rates set to zero wherever a module or its configuration keeps them, calls as a function let through."""
-    import dataclasses
-    from contextlib import contextmanager, nullcontext
-
-    from umsicht.guard.probes.no_dropout import no_dropout
-
-    # Umsicht's own model keeps every rate where it is found above; listening to each call would only cost time.
-    own = type(module).__module__.startswith("umsicht.")
-
-    @contextmanager
-    def block():  # type: ignore[no-untyped-def]
-        kept: list[tuple[object, str, object]] = []
-        for child in module.modules():
-            for name, value in list(vars(child).items()):
-                low = name.lower()
-                if (
-                    isinstance(value, float)
-                    and value > 0
-                    and ((low == "p" and "Dropout" in type(child).__name__) or "dropout" in low)
-                ):
-                    kept.append((child, name, value))
-                    setattr(child, name, 0.0)
-                elif name == "config" and dataclasses.is_dataclass(value) and not isinstance(value, type):
-                    rates = {
-                        f.name: 0.0
-                        for f in dataclasses.fields(value)
-                        if "dropout" in f.name and isinstance(getattr(value, f.name), float)
-                    }
-                    if any(getattr(value, key) for key in rates):
-                        kept.append((child, name, value))
-                        setattr(child, name, dataclasses.replace(value, **rates))
-        try:
-            with nullcontext() if own else no_dropout():
-                yield
-        finally:
-            for owner, name, value in reversed(kept):
-                setattr(owner, name, value)
-
-    return block()

@@ -42,7 +42,7 @@ def causal_prefix(subject: Subject) -> Iterator[Finding]:
     example = subject.small
     if example.ids.shape[1] < 2:
         raise Cannot("rows of one token have no future")
-    with _awake(subject):
+    with subject.awake():
         for name, path, training in paths(subject):
             with view.mode(training):
                 found = _first_leak(subject, path, name)
@@ -55,13 +55,6 @@ def causal_prefix(subject: Subject) -> Iterator[Finding]:
             return
         yield from _row_leak(subject)
         yield from _target_leak(subject)
-
-
-def _awake(subject: Subject):  # type: ignore[no-untyped-def]  # one of two context managers
-    import contextlib
-
-    module = subject.need_model().module
-    return subject.awake() if module is not None else contextlib.nullcontext()
 
 
 def paths(subject: Subject) -> Iterator[tuple[str, Path, bool]]:

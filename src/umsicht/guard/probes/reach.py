@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 
 import torch
@@ -35,8 +34,7 @@ def reach(subject: Subject) -> Iterator[Finding]:
     for number, distance in enumerate(distances):
         place = seq - 1 - distance
         changed[number, place] = other_ids(subject, ids[0, place : place + 1], number)[0]
-    awake = subject.awake() if view.module is not None else contextlib.nullcontext()
-    with awake, torch.no_grad(), view.mode(training=False):
+    with subject.awake(), torch.no_grad(), view.mode(training=False):
         last = view.logits(changed)[:, -1].float()
     seen = [d for number, d in enumerate(distances) if not torch.equal(last[number], last[-1])]
     far = max(seen, default=0)
@@ -63,8 +61,7 @@ def _behind_mask(subject: Subject) -> Finding | None:
         return None
     counts = example.real.sum(dim=1)
     padded = [row for row, n in enumerate(counts.tolist()) if 3 <= n < example.ids.shape[1]]
-    awake = subject.awake() if view.module is not None else contextlib.nullcontext()
-    with awake, torch.no_grad(), view.mode(training=False):
+    with subject.awake(), torch.no_grad(), view.mode(training=False):
         for row in padded[:4]:
             if _hides(subject, example.take(slice(row, row + 1))):
                 return Finding(

@@ -21,15 +21,15 @@ KEPT = 0.2
 def stream(subject: Subject) -> Iterator[Finding]:
     """Embeddings made loud; the direction of the stream before and after each block of a chain of like blocks."""
     module = subject.need_module()
-    chains = [list(children) for children in _chains(module)]
+    chains = list(_chains(module))
     if not chains:
         raise Cannot("the model has no chain of like blocks")
     seen: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
     view = subject.need_model()
     with _loud(module), _watched(chains, seen), torch.no_grad(), view.mode(training=False):
         view.logits(subject.small.ids, **subject.small.context)
-    for names in chains:
-        found = _lost(module, names, seen)
+    for blocks in chains:
+        found = _lost(module, blocks, seen)
         if found is not None:
             yield found
             return

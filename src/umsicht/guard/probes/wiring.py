@@ -11,7 +11,7 @@ from umsicht.findings import Finding
 from umsicht.guard.adapt_batch import Example
 from umsicht.guard.probes.adam_rule import adam_rule
 from umsicht.guard.probes.membership import empty_groups, frozen, get_optimizer, membership, rates
-from umsicht.guard.probes.norm import silent
+from umsicht.guard.probes.silent import silent
 from umsicht.guard.subject import Subject, numbers
 
 WAKES_IN = 6
