@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from bench.common import QUICK, Bench
 from bench.corpus.texts import real_documents
 from umsicht.corpus.engine import Serial
+from umsicht.corpus.index import save_array
 from umsicht.corpus.kernels import oracle
 from umsicht.corpus.near import NearJob, find_near
 from umsicht.corpus.near.tasks import SpanFile
@@ -105,5 +106,6 @@ def _search(texts: list[str]) -> list[dict[str, float]]:
     with tempfile.TemporaryDirectory() as name:
         path = Path(name) / "texts.parquet"
         pq.write_table(pa.table({"text": pa.array(texts, pa.large_string())}), path)
-        job = NearJob("near", [SpanFile(str(path))], [len(texts)], np.zeros(len(texts), np.uint8))
+        state = save_array(Path(name) / "state.npy", np.zeros(len(texts), np.uint8))
+        job = NearJob("near", [SpanFile(str(path))], [len(texts)], state)
         return list(find_near(job, Workspace(Path(name), "bench", "0" * 64), Serial()).drops)

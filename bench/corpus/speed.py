@@ -18,6 +18,7 @@ from bench.corpus.texts import varied
 from bench.peers.environment import peer_python
 from umsicht.corpus.document import read_columns
 from umsicht.corpus.engine import Serial
+from umsicht.corpus.index import save_array
 from umsicht.corpus.kernels.spans import spans_of, words_and_lines_of
 from umsicht.corpus.near import NearJob, find_near
 from umsicht.corpus.near.tasks import SpanFile
@@ -85,8 +86,10 @@ def _write(texts: list[str], folder: Path) -> list[str]:
 
 def _ours(files: list[str], folder: Path) -> float:
     counts = [pq.ParquetFile(name).metadata.num_rows for name in files]
+    folder.mkdir(exist_ok=True)
     started = time.process_time()
-    job = NearJob("near", [SpanFile(name) for name in files], counts, np.zeros(sum(counts), np.uint8))
+    state = save_array(folder / "state.npy", np.zeros(sum(counts), np.uint8))
+    job = NearJob("near", [SpanFile(name) for name in files], counts, state)
     drops = find_near(job, Workspace(folder, "bench", "0" * 64), Serial()).drops
     keep = np.ones(sum(counts), bool)
     keep[drops["later"]] = False
@@ -112,9 +115,9 @@ def _paragraphs(files: list[str], folder: Path) -> float:
         sizes.append(len(found.paragraphs))
         groups.append(found.paragraphs["row"] + np.uint32(offset))
         offset += count
-    job = NearJob(
-        "paragraph", texts, sizes, np.zeros(sum(sizes), np.uint8), np.concatenate(groups), min_shingles=20
-    )
+    state = save_array(folder / "state.npy", np.zeros(sum(sizes), np.uint8))
+    documents = save_array(folder / "documents.npy", np.concatenate(groups))
+    job = NearJob("paragraph", texts, sizes, state, documents, min_shingles=20)
     find_near(job, Workspace(folder, "bench", "0" * 64), Serial())
     return time.process_time() - started
 

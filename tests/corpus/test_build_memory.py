@@ -19,7 +19,7 @@ from umsicht.corpus.document import write_table, write_working
 from umsicht.corpus.engine import Serial
 from umsicht.corpus.exact import BYTES_A_ROW, exact_tasks, find_exact
 from umsicht.corpus.independence import validation_runs
-from umsicht.corpus.index import ROW, open_rows
+from umsicht.corpus.index import ROW, open_rows, save_array
 from umsicht.corpus.kernels.scan import build_table
 from umsicht.corpus.lines import COUNT, merge_lines, merge_tasks
 from umsicht.corpus.near import NearJob, find_near, tasks
@@ -80,7 +80,7 @@ def test_near_duplicates_in_many_partitions_are_searched_with_few_files_mapped(
         "near",
         files,
         [count] * FILES,
-        np.full(count * FILES, STAYS, np.uint8),
+        save_array(tmp_path / "state.npy", np.full(count * FILES, STAYS, np.uint8)),
         memory_bytes=1_000_000,
     )
     found = find_near(job, Workspace(tmp_path / "work", "x", "0" * 64), Serial())

@@ -13,6 +13,7 @@ import pytest
 
 from umsicht.corpus.document import write_table
 from umsicht.corpus.engine import Serial
+from umsicht.corpus.index import save_array
 from umsicht.corpus.kernels import oracle
 from umsicht.corpus.near import NearJob, NearResult, find_near
 from umsicht.corpus.near.tasks import GONE, STAYS, VALIDATION, SpanFile
@@ -131,7 +132,7 @@ def search(
     counts = [len(texts) for texts in parts]
     if state is None:
         state = np.full(sum(counts), STAYS, np.uint8)
-    job = NearJob("near", files, counts, state, **options)  # type: ignore[arg-type]  # only integers are given
+    job = NearJob("near", files, counts, save_array(folder / "state.npy", state), **options)  # type: ignore[arg-type]  # only integers are given
     return find_near(job, Workspace(folder, "t", "0" * 64), Serial())
 
 

@@ -14,6 +14,7 @@ import pytest
 from umsicht.corpus import CorpusInputs, build
 from umsicht.corpus.document import rows
 from umsicht.corpus.engine import Serial
+from umsicht.corpus.index import save_array
 from umsicht.corpus.kernels import oracle
 from umsicht.corpus.kernels.spans import lines_of, spans_from
 from umsicht.corpus.near import NearJob, find_near
@@ -105,14 +106,17 @@ def test_two_translations_stay_and_what_goes_truly_repeats(tmp_path: Path) -> No
 
     with gzip.open(data() / "genesis" / "genesis.jsonl.gz", "rt", encoding="utf-8") as file:
         books = {row["name"]: row["text"] for row in map(json.loads, file)}
-    path = tmp_path / "books.parquet"
+    path, state = tmp_path / "books.parquet", tmp_path / "state.npy"
     pq.write_table(pa.table({"text": list(books.values())}), path)
-    job = NearJob("near", [SpanFile(str(path))], [len(books)], np.zeros(len(books), np.uint8))
+    job = NearJob(
+        "near", [SpanFile(str(path))], [len(books)], save_array(state, np.zeros(len(books), np.uint8))
+    )
     assert len(find_near(job, Workspace(tmp_path, "books", "0" * 64), Serial()).drops) == 0
     _, lines = lines_of(spans_from([books["english-kjv"], books["english-web"]]))
     texts = [lines.text(i) for i in range(len(lines))]
     pq.write_table(pa.table({"text": texts}), path)
-    job = NearJob("near", [SpanFile(str(path))], [len(texts)], np.zeros(len(texts), np.uint8), min_shingles=8)
+    save_array(state, np.zeros(len(texts), np.uint8))
+    job = NearJob("near", [SpanFile(str(path))], [len(texts)], state, min_shingles=8)
     drops = find_near(job, Workspace(tmp_path, "lines", "1" * 64), Serial()).drops
     assert len(drops) > 20
     for drop in drops:

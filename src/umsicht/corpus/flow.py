@@ -25,7 +25,7 @@ from umsicht.corpus.independence import (
     part_ways,
     validation_runs,
 )
-from umsicht.corpus.index import DROP, index_path, open_rows, shingles_path, sketch_path
+from umsicht.corpus.index import DROP, index_path, open_rows, save_array, shingles_path, sketch_path
 from umsicht.corpus.ledger import Ledger
 from umsicht.corpus.near import NearJob, NearResult, find_near
 from umsicht.corpus.near.tasks import GONE, STAYS, VALIDATION, SpanFile
@@ -166,7 +166,7 @@ class Flow:
     def _near(self) -> str:
         near = self.settings.dedupe.near
         if not near.enabled:
-            self._save_state()
+            self._save_state(self.work.folder)
             return ""
         found = find_near(
             NearJob(
@@ -176,7 +176,7 @@ class Flow:
                     for table, part in zip(self.tables, self.parts, strict=True)
                 ],
                 self.counts,
-                self.state,
+                self._save_state(self.work.stage("near")),
                 words=near.words,
                 jaccard=near.jaccard,
                 containment=near.containment,
@@ -198,15 +198,15 @@ class Flow:
             "dropped": len(drops),
         }
         self.notes["clusters"] = examples.clusters(drops, Names(tuple(map(str, self.indexes)), self.offsets))
-        self._save_state()
+        self._save_state(self.work.folder)
         return str(path)
 
     def _sketches(self, part: dict[str, Any]) -> tuple[str, str]:
         folder, key = self.work.stage("read"), part["key"]
         return _as_text((sketch_path(folder, key), shingles_path(folder, key)))
 
-    def _save_state(self) -> None:
-        np.save(self.work.folder / "state.npy", self.state)
+    def _save_state(self, folder: Path) -> Path:
+        return save_array(folder / "state.npy", self.state)
 
     def _capped(self, found: NearResult) -> npt.NDArray[Any]:
         """No source loses more than its largest share; the most alike go first. What stood against validation always goes."""
@@ -280,11 +280,7 @@ class Flow:
         read, folder = self.work.stage("read"), self.work.stage("paragraphs")
         spans = [str(paragraphs_path(read, part["key"])) for part in self.parts]
         counts = [int(part["paragraphs"]) for part in self.parts]
-        groups = np.empty(sum(counts), np.uint32)
-        first = 0
-        for name, offset, count in zip(spans, self.offsets, counts, strict=True):
-            groups[first : first + count] = open_rows(Path(name))["row"] + np.uint32(offset)
-            first += count
+        state, documents = self._paragraph_files(spans, counts, folder)
         texts = [
             SpanFile(str(table), path, _as_text(paragraph_sketches(read, part["key"])))
             for table, path, part in zip(self.tables, spans, self.parts, strict=True)
@@ -293,8 +289,8 @@ class Flow:
             "paragraph",
             texts,
             counts,
-            self.state[groups],
-            groups,
+            state,
+            documents,
             near.words,
             near.jaccard,
             near.containment,
@@ -306,16 +302,33 @@ class Flow:
         drops = np.empty(len(result.drops), DROP)
         part = np.searchsorted(starts, result.drops["later"], "right") - 1
         drops["part"], drops["row"] = part, result.drops["later"] - starts[part]
-        kept = groups[result.drops["earlier"]]
+        kept = np.load(documents, mmap_mode="r")[result.drops["earlier"]]
         kept_part = np.searchsorted(np.array(self.offsets), kept, "right") - 1
         drops["kept_part"], drops["kept_row"] = kept_part, kept - np.array(self.offsets)[kept_part]
         drops["score"] = result.drops["score"]
         drops.sort(order=["part", "row"])
         path = folder / "drops.npy"
         np.save(path, drops)
-        compared = int((job.state != GONE).sum())
+        compared = int((np.load(state, mmap_mode="r") != GONE).sum())
         self.notes["paragraphs"] = {"compared": compared, "cut": len(drops), "verified": result.verified}
         return spans, str(path)
+
+    def _paragraph_files(
+        self, spans: Sequence[str], counts: Sequence[int], folder: Path
+    ) -> tuple[Path, Path]:
+        """Files of every paragraph's state and document. They grow with the corpus, so this process lets go of them before the search starts."""
+        paths = folder / "state.npy", folder / "documents.npy"
+        state, documents = (
+            np.lib.format.open_memmap(path, "w+", kind, (sum(counts),))
+            for path, kind in zip(paths, (np.uint8, np.uint32), strict=True)
+        )
+        first = 0
+        for name, offset, count in zip(spans, self.offsets, counts, strict=True):
+            mine = open_rows(Path(name))["row"] + np.uint32(offset)
+            documents[first : first + count] = mine
+            state[first : first + count] = self.state[mine]
+            first += count
+        return paths
 
     def _finish(
         self,

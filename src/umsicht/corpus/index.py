@@ -52,6 +52,12 @@ def open_rows(path: Path) -> Rows:
     return rows
 
 
+def save_array(path: Path, array: npt.NDArray[Any]) -> Path:
+    """`np.save`, and where it lies now: stages are handed files, not arrays."""
+    np.save(path, array)
+    return path
+
+
 def save_rows(path: Path, chunks: Sequence[Rows]) -> None:
     """`np.save` of rows one after the other, without putting them together in memory first."""
     first = chunks[0]

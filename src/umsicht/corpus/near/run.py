@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,9 +31,10 @@ class NearJob:
     texts: Sequence[SpanFile]
     counts: Sequence[int]
     """Texts in every partition."""
-    state: npt.NDArray[np.uint8]
-    """One byte a text: `STAYS`, `VALIDATION` or `GONE`."""
-    groups: npt.NDArray[np.uint32] | None = None
+    state: Path
+    """An array file with one byte a text: `STAYS`, `VALIDATION` or `GONE`. A file, for nobody need hold it while the stages run."""
+    groups: Path | None = None
+    """An array file with the document (uint32) of every paragraph: two of one document are no pair. None for documents."""
     words: int = 5
     jaccard: float = 0.7
     containment: float = 0.8
@@ -59,10 +61,6 @@ def find_near(
     outputs = tuple(str(folder / f"{number:05d}") for number in range(len(job.texts)))
     offsets = tuple(int(n) for n in np.concatenate([[0], np.cumsum(job.counts)])[:-1])
     total = int(sum(job.counts))
-    state_path, groups_path = folder / "state.npy", folder / "groups.npy"
-    np.save(state_path, job.state)
-    if job.groups is not None:
-        np.save(groups_path, job.groups)
 
     def stage(name: str, function: Any, todo: Sequence[Any]) -> list[dict[str, Any]]:
         return work.run(
@@ -93,8 +91,8 @@ def find_near(
             row_bits,
             outputs,
             offsets,
-            str(state_path),
-            str(groups_path) if job.groups is not None else "",
+            str(job.state),
+            str(job.groups or ""),
             str(folder / f"{n:05d}.pairs.npy"),
         )
         for n in range(passes)
@@ -115,7 +113,7 @@ def find_near(
                 str(folder / f"{first:05d}.{kind}.npy"),
                 job.jaccard,
                 job.containment,
-                str(state_path),
+                str(job.state),
             )
             for first, last in ranges
         ]
@@ -162,10 +160,11 @@ def decide(pairs: npt.NDArray[Any], outputs: Sequence[str], job: NearJob) -> npt
     if not len(pairs):
         return np.empty(0, PAIR)
     later = pairs["later"]
-    order = np.lexsort((pairs["earlier"], rank(job.state[later], _sizes(later, outputs, job.counts), later)))
+    state = np.load(job.state, mmap_mode="r")[later]
+    order = np.lexsort((pairs["earlier"], rank(state, _sizes(later, outputs, job.counts), later)))
     pairs = pairs[order]
     chosen = np.empty(len(pairs), np.int64)
-    gone = np.zeros(len(job.state), np.uint8)
+    gone = np.zeros(sum(job.counts), np.uint8)
     count = resolve(
         np.ascontiguousarray(pairs["later"]),
         np.ascontiguousarray(pairs["earlier"]),
