@@ -151,10 +151,24 @@ def programs(folder: Path) -> list[Subject]:
 Scores = dict[str, list[float]]
 
 
+def rivals(label: str) -> dict[str, float]:
+    """The peers, each with the share of its time that ours gets."""
+    return {**dict.fromkeys(ADAMW, SHARE), "nanochat": NANOCHAT_SHARE[label]}
+
+
 def shares_of(subject: Subject, label: str) -> list[float]:
     """Which shares of a budget a program is run for: ours for those at which it is held against a peer."""
-    against = [SHARE] + ([NANOCHAT_SHARE[label]] if os.environ.get("NANOCHAT_DIR") else [])
-    return sorted(set(against), reverse=True) if subject.is_ours else [1.0]
+    here = [
+        share for name, share in rivals(label).items() if name != "nanochat" or os.environ.get("NANOCHAT_DIR")
+    ]
+    return sorted(set(here), reverse=True) if subject.is_ours else [1.0]
+
+
+def is_wanted(subject: Subject, label: str, share: float) -> bool:
+    """Whether a start trains this: of ours only what a wanted peer is held against, or all where no peer is named."""
+    shares = rivals(label)
+    named = [name for name in shares if name in WANTED] or list(shares)
+    return label in CHOSEN and (not subject.is_ours or share in {shares[name] for name in named})
 
 
 def turn(subject: Subject, label: str, seed: int, rate: float) -> list[tuple[str, dict[str, float]]]:
@@ -162,7 +176,7 @@ def turn(subject: Subject, label: str, seed: int, rate: float) -> list[tuple[str
     made = [
         (
             keyed(subject.name, share),
-            subject.train(share * BUDGETS[label], seed, rate, wanted=label in CHOSEN),
+            subject.train(share * BUDGETS[label], seed, rate, wanted=is_wanted(subject, label, share)),
         )
         for share in shares_of(subject, label)
     ]
@@ -186,7 +200,7 @@ def compare(page: Bench, subjects: list[Subject], label: str, rates: dict[str, f
             read[key] = made["tokens"]
     if scores:
         _table(page, label, scores, read)
-    for peer, share in (*((name, SHARE) for name in ADAMW), ("nanochat", NANOCHAT_SHARE[label])):
+    for peer, share in rivals(label).items():
         for ours in ("umsicht", "umsicht-fast"):
             theirs, mine = scores.get(peer, []), scores.get(keyed(ours, share), [])
             whole = len(theirs) == len(mine) == len(SEEDS)
