@@ -117,7 +117,8 @@ def _raw_rows(path: Path) -> Iterator[tuple[str, Any]]:
             ) from error
         yield from ((f"{path.name}[{number}]", row) for number, row in enumerate(rows))
         return
-    for number, line in enumerate(text.splitlines(), start=1):
+    # Not splitlines: U+2028, U+0085 and their like stand unescaped inside the strings of many files.
+    for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         try:

@@ -193,10 +193,22 @@ def _messages(value: Any) -> tuple[Message, ...]:
         role = ROLES.get(str(name))
         if role is None:
             raise BadRow("unknown_role", str(name))
-        out.append(
-            {"role": role, "content": _text(entry["content"] if "content" in entry else entry["value"])}
-        )
+        content = entry["content"] if "content" in entry else entry["value"]
+        out.append({"role": role, "content": _text(_joined(content))})
     return tuple(out)
+
+
+def _joined(content: Any) -> Any:
+    """The text of a content that comes as a list of text parts; anything else as it is."""
+    if not isinstance(content, list) or not content:
+        return content
+    parts: list[str] = []
+    for part in content:
+        text = part.get("text") if isinstance(part, Mapping) and part.get("type") == "text" else None
+        if not isinstance(text, str):
+            return content
+        parts.append(text)
+    return "".join(parts)
 
 
 def _text(value: Any) -> str:

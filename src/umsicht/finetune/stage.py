@@ -29,14 +29,15 @@ from umsicht.record.project import Project
 from umsicht.train import Outcome, Trainer
 from umsicht.words import t
 
-from . import checks, tone
+from . import checks, choices, contents, earnable, tone
 from .base import check_base, evaluation_of
 from .contamination import finding as contaminated
 from .contamination import protected_rows
 from .exporting import probe_ids
 from .loading import Refused, Rows, load, split
 from .methods import KIND, METRIC, Prepared, prepare, rate_of, steps_of
-from .rows import Conversation
+from .reward import REWARDS
+from .rows import Conversation, Preference, Problem, Row
 from .subject import Subject, merged, open_subject
 
 STAGE_VERSION = 2
@@ -103,6 +104,9 @@ def run_stage(
     leaked = protected_rows(rows.rows, base.manifest.get("recipe", {}), root)
     total = len(rows.rows)
     rows.leave_out(leaked)
+    if len(rows.rows) < 2:
+        # Too few for anything: say first what is wrong with the others.
+        _pass(base, rows.findings(0.0), ())
     training, held_out = split(rows.rows, settings.validation_share, settings.seed)
     judge = judge_of(settings, base, subject)
     prepared = prepare(
@@ -116,6 +120,7 @@ def run_stage(
     conversations = [row.messages for row in training if isinstance(row, Conversation)]
     _pass(base, checks.template(conversations[:TEMPLATE_ROWS], subject.tokenizer), ())
     found = [*_data_findings(settings, rows, prepared.refused), *contaminated(leaked, total)]
+    found += said_in(settings, rows.rows, prepared.table, subject)
     _pass(base, found, waivers)
     for name, value in prepared.lines:
         progress.note(f"{name}: {value}")
@@ -199,6 +204,22 @@ def _data_findings(settings: StageSettings, rows: Rows, more: Sequence[Refused])
     kept = [row for row in rows.rows if row.id not in refused]
     everything = Rows(kept, [*rows.refused, *more], rows.digests)
     return everything.findings(settings.max_dropped_share if kept else 0.0)
+
+
+def said_in(
+    settings: StageSettings, rows: Sequence[Row], table: dict[str, Any], subject: Subject
+) -> list[Finding]:
+    """Findings about what rows in good form say: texts, choices, rewards, and answers that the context cuts."""
+    found = contents.read(rows)
+    found += contents.cut_by_context(table, subject.model.config.seq_len)
+    found += choices.compare([row for row in rows if isinstance(row, Preference)])
+    if settings.method == "grpo" and settings.reward != "model":
+        problems = [row for row in rows if isinstance(row, Problem) and row.answer]
+        reward = REWARDS[settings.reward]
+        found += earnable.earnable(
+            problems, settings.reward, reward, subject.tokenizer, settings.max_new_tokens
+        )
+    return found
 
 
 def _open_run(
