@@ -199,12 +199,12 @@ def test_a_short_write_of_numpy_is_told_as_a_full_disk() -> None:
     assert "disk is full" in explained.what
 
 
-@pytest.mark.parametrize("verb", ["verify", "gc", "runs"])
+@pytest.mark.parametrize("verb", ["verify", "gc", "runs", "experiment tree"])
 def test_a_mistyped_folder_is_no_project_in_which_all_is_well(
     verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
-        main([verb, str(tmp_path / "nope")])
+        main([*verb.split(), str(tmp_path / "nope")])
     assert ended.value.code == 2
     assert "nope" in capsys.readouterr().err
 

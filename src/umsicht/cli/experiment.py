@@ -11,7 +11,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from umsicht.cli.output import console, print_json
-from umsicht.cli.projects import find_run, project_of
+from umsicht.cli.projects import existing, find_run, project_of
 from umsicht.diagnose.experiment import Node
 from umsicht.words import t
 
@@ -81,7 +81,7 @@ def show_tree(folder: Path = Path(), *, metric: str = "val/all/bpb", json: bool 
     """
     from umsicht.diagnose.experiment import tree
 
-    roots = tree(project_of(folder).folder, metric)
+    roots = tree(project_of(existing(folder)).folder, metric)
     if json:
         print_json([root.to_dict() for root in roots])
         return 0

@@ -8,14 +8,15 @@ from typing import Any
 import orjson
 
 from umsicht.findings import UserError
-from umsicht.model.import_folder import import_folder
+from umsicht.model.import_folder import import_folder, read_config
 from umsicht.record import Run, Store, atomic_write, content_id, file_digest, short
 from umsicht.record.ids import content_id as hash_of
 from umsicht.tokenizer import Tokenizer
 from umsicht.train import checkpoints
 from umsicht.words import t
 
-STAGE_VERSION = 1
+STAGE_VERSION = 2
+TOKENIZER_VERSION = 1
 
 
 def bring_in(
@@ -42,7 +43,10 @@ def bring_in(
         )
     name = name or folder.resolve().name
     digests = {path.name: file_digest(path) for path in sorted(folder.glob("*.safetensors"))}
-    identity = content_id({"stage_version": STAGE_VERSION, "weights": digests, "tokenizer": tokenizer.digest})
+    _same_end(folder, tokenizer)
+    # The same weights under another configuration (base of the rotation, epsilon of the norms) are another model.
+    parts = {"weights": digests, "tokenizer": tokenizer.digest, "config": model.config.to_dict()}
+    identity = content_id({"stage_version": STAGE_VERSION, **parts})
     target = project / "runs" / f"{_plain(name)}-{short(identity)}"
     if (target / "manifest.json").is_file():
         return Run.open(target)
@@ -79,6 +83,19 @@ def bring_in(
     return run
 
 
+def _same_end(folder: Path, tokenizer: Tokenizer) -> None:
+    """Raises `UserError` where the configuration's end token is none of the tokenizer's ids: the two files are of different models."""
+    end = read_config(folder).get("eos_token_id")
+    unknown = [one for one in (end if isinstance(end, list) else [end]) if isinstance(one, int)]
+    unknown = [one for one in unknown if not 0 <= one < tokenizer.n_tokens]
+    if unknown:
+        raise UserError(
+            t("finetune.import_end", end=unknown[0], tokens=tokenizer.n_tokens),
+            where=str(folder),
+            fix=t("finetune.vocabulary_differs_fix"),
+        )
+
+
 def _store_tokenizer(store: Store, file: Path, tokenizer: Tokenizer) -> str:
     def make(target: Path) -> dict[str, Any]:
         atomic_write(target / "tokenizer.json", file.read_bytes())
@@ -87,7 +104,7 @@ def _store_tokenizer(store: Store, file: Path, tokenizer: Tokenizer) -> str:
     artifact = store.build(
         "tokenizer",
         "imported",
-        stage_version=STAGE_VERSION,
+        stage_version=TOKENIZER_VERSION,
         settings={"imported": True},
         inputs={"file:tokenizer.json": hash_of(tokenizer.digest)},
         make=make,

@@ -136,10 +136,23 @@ def to_foreign_state(config: ModelConfig, state: Mapping[str, Tensor]) -> dict[s
 
 
 def from_foreign_config(data: Mapping[str, Any], *, n_tokens: int | None = None) -> ModelConfig:
-    """Our configuration of a Hugging Face `config.json`. Raises `UserError` naming what we do not express.
+    """Our configuration of a Hugging Face `config.json`. Raises `UserError` naming what we do not express, or cannot read.
 
     `n_tokens` is the tokenizer's count where it is known; ids beyond it are never written.
     """
+    try:
+        return _from_config(data, n_tokens)
+    except KeyError as error:
+        raise _unreadable(t("model.config_lacks", key=error.args[0])) from error
+    except (TypeError, ValueError) as error:
+        raise _unreadable(str(error)) from error
+
+
+def _unreadable(reason: str) -> UserError:
+    return UserError(t("model.weights_config", reason=reason), fix=t("model.import_folder_fix"))
+
+
+def _from_config(data: Mapping[str, Any], n_tokens: int | None) -> ModelConfig:
     kinds = {model_type: family for family, (model_type, _) in ARCHITECTURES.items()}
     family = kinds.get(str(data.get("model_type")))
     if family is None:
@@ -147,12 +160,18 @@ def from_foreign_config(data: Mapping[str, Any], *, n_tokens: int | None = None)
     if family == "gpt2":
         return _from_gpt2_config(data, n_tokens)
     rope = dict(data.get("rope_parameters") or data.get("rope_scaling") or {})
-    theta = float(rope.get("rope_theta") or data.get("rope_theta") or 10_000.0)
+    thetas = {float(part["rope_theta"]) for part in (rope, data) if part.get("rope_theta")}
+    theta = max(thetas, default=10_000.0)
     kind = rope.get("rope_type", rope.get("type", "default"))
     for problem, found in {
         t("model.import_rope", kind=kind): kind != "default",
+        t("model.import_theta", one=min(thetas, default=0), other=theta): len(thetas) > 1,
+        t("model.import_partial"): any(
+            part.get("partial_rotary_factor", 1.0) not in (None, 1, 1.0) for part in (rope, data)
+        ),
         t("model.import_bias"): bool(data.get("attention_bias") or data.get("mlp_bias")),
-        t("model.import_window"): bool(data.get("use_sliding_window")),
+        t("model.import_window"): bool(data.get("use_sliding_window"))
+        or any(one != "full_attention" for one in data.get("layer_types") or ()),
         t("model.import_activation", kind=data.get("hidden_act")): data.get("hidden_act")
         not in (None, "silu", "relu2"),
     }.items():
@@ -180,6 +199,7 @@ def from_foreign_config(data: Mapping[str, Any], *, n_tokens: int | None = None)
 
 def from_foreign_state(config: ModelConfig, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Hugging Face's weights under our names. Names nobody knows are kept, so that loading refuses them aloud."""
+    _refuse_second_head(config, tensors)
     if config.family == "gpt2":
         return _from_gpt2(config, tensors)
     names = {foreign_name(config, name): name for name in _own_names(config)}
@@ -188,6 +208,15 @@ def from_foreign_state(config: ModelConfig, tensors: Mapping[str, Tensor]) -> di
         # Some writers store the tied matrix twice.
         state.pop("lm_head.weight", None)
     return {name: value for name, value in state.items() if not name.endswith("rotary_emb.inv_freq")}
+
+
+def _refuse_second_head(config: ModelConfig, tensors: Mapping[str, Tensor]) -> None:
+    """Tied by the configuration, but two different matrices in the file: one of the two was trained for nothing."""
+    head = tensors.get("lm_head.weight")
+    names = ("model.embed_tokens.weight", "transformer.wte.weight", "wte.weight")
+    table = next((tensors[name] for name in names if name in tensors), None)
+    if config.tied and head is not None and table is not None and not torch.equal(head, table):
+        raise _cannot_import(t("model.import_head"))
 
 
 def _own_names(config: ModelConfig) -> list[str]:

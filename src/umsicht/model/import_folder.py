@@ -22,7 +22,7 @@ INDEX_FILE = f"{WEIGHTS_FILE}.index.json"
 def import_folder(folder: str | Path, *, n_tokens: int | None = None) -> Transformer:
     """The model in a Hugging Face folder, float32, in evaluation mode.
 
-    Raises `UserError` for a missing file, for what our transformer does not express, and for any weight missing or left over.
+    Raises `UserError` for a missing file, for what our transformer does not express, and for any weight missing, left over or not a number.
     """
     folder = Path(folder)
     config = from_foreign_config(read_config(folder), n_tokens=n_tokens)
@@ -39,9 +39,9 @@ def read_config(folder: Path) -> dict[str, Any]:
         if not isinstance(data, dict):
             raise ValueError(type(data).__name__)
     except FileNotFoundError as error:
-        raise UserError(
-            t("model.weights_missing", file=CONFIG_FILE), where=str(folder), fix=t("model.import_folder_fix")
-        ) from error
+        is_adapter = (folder / "adapter_config.json").is_file()
+        fix = t("model.import_adapter_fix" if is_adapter else "model.import_folder_fix")
+        raise UserError(t("model.weights_missing", file=CONFIG_FILE), where=str(folder), fix=fix) from error
     except ValueError as error:
         raise UserError(
             t("model.weights_config", reason=error), where=str(path), fix=t("model.import_folder_fix")
@@ -50,16 +50,36 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def read_all(folder: Path) -> dict[str, Tensor]:
-    """Every tensor of the folder, float types as float32 (exact for bfloat16 and float16)."""
-    if (folder / INDEX_FILE).is_file():
-        index = json.loads((folder / INDEX_FILE).read_text(encoding="utf-8"))
-        files = sorted(set(index["weight_map"].values()))
-    else:
-        files = [WEIGHTS_FILE]
+    """Every tensor of the folder, float types as float32 (exact for bfloat16 and float16). Raises `UserError` for one that is not finite."""
     tensors: dict[str, Tensor] = {}
-    for name in files:
+    for name in _files_of(folder):
         tensors |= read_tensors(folder / Path(name).name)
+    for name, value in tensors.items():
+        if value.is_floating_point() and not bool(torch.isfinite(value).all()):
+            raise UserError(
+                t("model.import_nonfinite", name=name),
+                where=str(folder),
+                why=t("model.import_nonfinite_why"),
+                fix=t("model.import_nonfinite_fix"),
+            )
     return {name: value.float() if value.is_floating_point() else value for name, value in tensors.items()}
+
+
+def _files_of(folder: Path) -> list[str]:
+    """The files that hold the weights. Raises `UserError` for an index that cannot be read, and for weights of another format."""
+    index = folder / INDEX_FILE
+    if index.is_file():
+        try:
+            return sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise UserError(
+                t("model.import_index", reason=error), where=str(index), fix=t("model.import_folder_fix")
+            ) from error
+    if not (folder / WEIGHTS_FILE).is_file() and any(folder.glob("*.bin")):
+        raise UserError(
+            t("model.weights_missing", file=WEIGHTS_FILE), where=str(folder), fix=t("model.import_pickle_fix")
+        )
+    return [WEIGHTS_FILE]
 
 
 def largest_difference(one: Transformer, other: Transformer, ids: Tensor) -> float:
