@@ -41,7 +41,6 @@ def train(pipeline: Any, folder: Path, steps: int, halts: tuple[int, ...] = ()) 
         source = pipeline.make_source(steps)
         hooks = monitors(
             recipe.check,
-            run=run,
             source=source,
             settings=settings,
             schedule_steps=steps,

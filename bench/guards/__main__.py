@@ -110,7 +110,7 @@ def main() -> None:
     )
     with tempfile.TemporaryDirectory() as name:
         run = Run.create(Path(name) / "run", {"name": "guards", "recipe": {}, "inputs": {}, "seed": 0})
-        watching = monitors(GuardSettings(), run=run, source=source, settings=settings, schedule_steps=steps)
+        watching = monitors(GuardSettings(), source=source, settings=settings, schedule_steps=steps)
         holder: list[Trainer] = []
         switch = Switch(holder, HookSet(()), HookSet(()))
         switch.on, switch.off = HookSet((*watching, switch)), HookSet((switch,))

@@ -80,7 +80,6 @@ def compare(
     path: Path,
     *text: Path,
     sizes: list[int] | None = None,
-    d_model: int = 256,
     json: bool = False,
 ) -> int:
     """Compare on the same text: with --sizes, vocabularies of these sizes trained on it; without, a tokenizer with published ones.
@@ -93,8 +92,6 @@ def compare(
         Held-out text (as for `report`).
     sizes
         Vocabulary sizes to measure, e.g. --sizes 2048 --sizes 4096 --sizes 8192.
-    d_model
-        Width of the model, for the share of its weights that the tables take. With a recipe its own width is used.
     json
         Print JSON.
     """

@@ -70,14 +70,12 @@ def declared_by(recipe: Recipe, data: TokenData) -> Declared:
     return Declared(
         freshly_initialised=not recipe.train.start_from,
         document_mask=recipe.train.document_mask,
-        positions_reset=recipe.train.document_mask or None,
         shares={name: shares[name] for name in known},
         ordered=bool(mix.phases),
         bos=False,
         eos=True,
         loss_on="all" if recipe.tokens.packing == "concatenate" else None,
         no_decay=True,
-        tied=recipe.model.tied,
         clip=recipe.train.optimizer.clip_norm,
         overlap_allowed=recipe.check.overlap_allowed,
     )

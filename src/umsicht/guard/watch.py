@@ -417,7 +417,7 @@ class Watch:
         ids = example.ids if example is not None else None
         labels = example.labels if example is not None else None
         rate = float(self.optimizer.param_groups[0]["lr"]) if self.optimizer is not None else math.nan
-        cause, place = cause_of(first, second, Facts(ids, labels, rows, 0.0, self._loss_before, rate))
+        cause, place = cause_of(first, second, Facts(ids, labels, rows))
         finding = self._add(
             f"NUMERIC/{cause}",
             "stop",

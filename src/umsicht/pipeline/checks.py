@@ -145,7 +145,6 @@ def hooks(material: Material, run: Run) -> list[Hook]:
     steps = material.planned_steps()
     watching = monitors(
         recipe.check,
-        run=run,
         source=skipping(material.source(steps), run),
         settings=recipe.train,
         schedule_steps=steps,

@@ -22,7 +22,7 @@ PHASES: tuple[Phase, ...] = get_args(Phase)
 PATH_VARIABLE = "UMSICHT_PULSE"
 TICK_S = 0.25
 
-_LAYOUT = struct.Struct("<QQQqqqQddd")
+_LAYOUT = struct.Struct("<QQQqqqQdd")
 SIZE = _LAYOUT.size
 
 
@@ -30,8 +30,8 @@ SIZE = _LAYOUT.size
 class Beat:
     """What a rank last said of itself. `step` is the one in progress (0 before the first), `done` the last one finished in this start.
 
-    `resumed` is the step this start went on from (-1: not known yet); `first_done_s` and `last_done_s` are monotonic times of the first and
-    last finished step (0: none yet), `stepping_s` the seconds spent in finished steps.
+    `resumed` is the step this start went on from (-1: not known yet); `first_done_s` is the monotonic time of the first
+    finished step (0: none yet), `stepping_s` the seconds spent in finished steps.
     """
 
     pid: int = 0
@@ -42,7 +42,6 @@ class Beat:
     resumed: int = -1
     phase: Phase = "start"
     first_done_s: float = 0.0
-    last_done_s: float = 0.0
     stepping_s: float = 0.0
 
 
@@ -54,8 +53,8 @@ def read(path: Path) -> Beat:
         return Beat()
     if len(data) < SIZE:
         return Beat()
-    pid, ticks, beats, step, done, resumed, phase, first, last, stepping = _LAYOUT.unpack(data[:SIZE])
-    return Beat(pid, ticks, beats, step, done, resumed, PHASES[phase % len(PHASES)], first, last, stepping)
+    pid, ticks, beats, step, done, resumed, phase, first, stepping = _LAYOUT.unpack(data[:SIZE])
+    return Beat(pid, ticks, beats, step, done, resumed, PHASES[phase % len(PHASES)], first, stepping)
 
 
 class Pulse:
@@ -70,7 +69,7 @@ class Pulse:
         self._step = self._done = 0
         self._resumed = -1
         self._phase: Phase = "start"
-        self._first = self._last = self._stepping = 0.0
+        self._first = self._stepping = 0.0
         self._began = time.monotonic()
         self._write()
         threading.Thread(target=self._tick, name="umsicht-pulse", daemon=True).start()
@@ -90,7 +89,7 @@ class Pulse:
     def done(self, step: int) -> None:
         """Step number `step` is over, its checkpoint included."""
         now = time.monotonic()
-        self._done, self._last = step, now
+        self._done = step
         self._first = self._first or now
         self._stepping += now - self._began
         self._beats += 1
@@ -121,7 +120,6 @@ class Pulse:
                 self._resumed,
                 PHASES.index(self._phase),
                 self._first,
-                self._last,
                 self._stepping,
             )
 

@@ -134,7 +134,7 @@ class Supervisor:
             if stop.received:
                 return SAVED
             if (finding := self._enough(end.fall)) is not None:
-                self._found(ledger, finding)
+                self._found(finding)
                 Run.open(self.folder).update_manifest(
                     state="stopped", outcome={"reason": "crash-loop", "step": end.fall.step}
                 )
@@ -163,7 +163,7 @@ class Supervisor:
         ledger.ended(ranks.beats(), fell=end.fall is not None and not stop.received)
         ledger.close_start(folder)
         if end.fall is not None and not stop.received:
-            self._found(ledger, end.fall.finding())
+            self._found(end.fall.finding())
         return end
 
     def _attend(self, ranks: Ranks, ledger: Ledger, stop: StopSignals) -> End:
@@ -227,7 +227,7 @@ class Supervisor:
         while time.monotonic() < until and not stop.received:
             time.sleep(POLL_S)
 
-    def _found(self, ledger: Ledger, finding: Finding) -> None:
+    def _found(self, finding: Finding) -> None:
         Run.open(self.folder).add_finding(finding.to_dict())
         words = render(finding)
         self.say(f"{words.title}. {words.seen}")

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from umsicht.recipe.tokenizer import TokenizerSettings
-from umsicht.record.progress import QUIET, Progress
 from umsicht.tokenizer import findings as judge
 from umsicht.tokenizer import parallel, references, roundtrip, vocabulary
 from umsicht.tokenizer.core import Tokenizer
@@ -25,7 +24,6 @@ def report(
     held_out: Iterable[Sample],
     *,
     sample: dict[str, Any] | None,
-    progress: Progress = QUIET,
 ) -> dict[str, Any]:
     """Fertility a slice, round trip, equal ids of both engines, and the findings drawn from them; plain JSON. `sample` is None for a foreign tokenizer."""
     documents = take(held_out)

@@ -40,7 +40,7 @@ def build(settings: TokenizerSettings, inputs: TokenizerInputs, *, progress: Pro
     def make(folder: Path) -> dict[str, Any]:
         trained = train(settings, inputs.samples, folder, progress)
         tokenizer = Tokenizer.load(folder)
-        said = report(tokenizer, settings, inputs.held_out(), sample=trained["sample"], progress=progress)
+        said = report(tokenizer, settings, inputs.held_out(), sample=trained["sample"])
         libraries = {"tokenizers": tokenizers.__version__, "tiktoken": tiktoken.__version__}
         return {**trained, **said, "libraries": libraries}
 

@@ -109,7 +109,6 @@ class DurableTier(Hook):
         self._durable: DurableSettings = settings.durable
         self._place = Place(self._durable.url, run.name)
         self._thread: threading.Thread | None = None
-        self._stopping = threading.Event()
         self._began_at = 0
         self.saved_step = -1
         self.attempts = 0

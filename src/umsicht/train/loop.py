@@ -86,7 +86,7 @@ class Trainer(Stepping):
             if view.row:
                 # Before the first step there is only what hooks logged at the start.
                 writer.write({"step": view.step, "tokens": view.tokens, **view.row})
-            self._save_last_good(view)
+            self._save_last_good()
         finally:
             gc.enable()
             gc.unfreeze()
@@ -218,7 +218,7 @@ class Trainer(Stepping):
         gc.collect()
         return view.checkpoint
 
-    def _save_last_good(self, view: View) -> None:
+    def _save_last_good(self) -> None:
         """After a stop: the weights as they stand, unless they are the damage."""
         whole = all(bool(local(p).isfinite().all()) for p in self.model.parameters())
         usable = self.carried.position.step and not self.reduction.any(not whole)

@@ -27,11 +27,10 @@ from umsicht.words import t
 
 @dataclass(frozen=True)
 class Ranks:
-    """This process among all. `local_*` count on this machine only. Methods are collective: every rank calls them in the same order."""
+    """This process among all. `local_world` counts those of this machine. Methods are collective: every rank calls them in the same order."""
 
     rank: int = 0
     world: int = 1
-    local_rank: int = 0
     local_world: int = 1
     store: Any = field(default=None, compare=False, repr=False)
 
@@ -177,7 +176,6 @@ def _as_ranks(store: Any) -> Ranks:
     return Ranks(
         rank,
         world,
-        int(os.environ.get("LOCAL_RANK", rank)),
         int(os.environ.get("LOCAL_WORLD_SIZE", world)),
         store,
     )

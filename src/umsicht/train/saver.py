@@ -31,7 +31,6 @@ class Saver:
         self._needed_bytes = 0
         self._last_tokens = 0
         self._last_time = time.monotonic()
-        self.stall_s = 0.0
 
     def resumed_at(self, step: int, tokens: int) -> None:
         """The run goes on from a checkpoint: intervals count from there."""

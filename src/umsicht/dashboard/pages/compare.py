@@ -57,7 +57,7 @@ def compare(request: Request) -> Response:
         svg=still(loaded, key, axis, lang) if key else "",
         table=final_table(loaded, groups, key, axis),
         preparing=len(loaded) < len(chosen),
-        chart_json=embedded(script_data(chosen, groups, key, axis, lang)),
+        chart_json=embedded(script_data(chosen, groups, key, axis)),
     )
 
 
@@ -71,9 +71,7 @@ def load(dashboard: Dashboard, entries: list[Entry]) -> dict[str, Columns]:
     return found
 
 
-def script_data(
-    chosen: list[Entry], groups: list[list[str]], key: str, axis: str, lang: str
-) -> dict[str, Any]:
+def script_data(chosen: list[Entry], groups: list[list[str]], key: str, axis: str) -> dict[str, Any]:
     """What the script needs: six runs with a colour each, the rest as one envelope."""
     names = [entry.id for entry in chosen]
     shown = names[: comparing.HIGHLIGHTED]

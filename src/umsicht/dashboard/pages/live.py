@@ -76,7 +76,7 @@ def live(request: Request) -> Response:
         figures=figures,
         axis=axis,
         chart_json=embedded(data),
-        **top(dashboard, entry, columns, shown, lang),
+        **top(entry, columns, shown, lang),
     )
 
 
@@ -112,7 +112,7 @@ def head(dashboard: Dashboard, entry: Entry, lang: str) -> dict[str, Any]:
     }
 
 
-def top(dashboard: Dashboard, entry: Entry, columns: Columns, shown: Verdict, lang: str) -> dict[str, Any]:
+def top(entry: Entry, columns: Columns, shown: Verdict, lang: str) -> dict[str, Any]:
     """Banner, verdict and tiles."""
     last = float(columns.time[-1]) if columns.n else None
     return {
@@ -169,7 +169,7 @@ def status(request: Request) -> Response:
             "preparing": False,
             "state": about["state"],
             "head": render("_run_state.html", lang, head=about),
-            "top": render("_live_top.html", lang, **top(dashboard, entry, columns, shown, lang)),
+            "top": render("_live_top.html", lang, **top(entry, columns, shown, lang)),
             "charts": [described(chart, lang) for chart in chosen],
             "events": events(shown, lang),
             "headline": shown.headline,

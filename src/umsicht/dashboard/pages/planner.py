@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from umsicht.dashboard.context import Dashboard, embedded, lang_of, page, state
+from umsicht.dashboard.context import Dashboard, embedded, page, state
 from umsicht.dashboard.facts import RunFacts, load_json, mapping
 from umsicht.dashboard.planning import Assumptions, estimate
 from umsicht.record import Store
@@ -17,7 +17,7 @@ from umsicht.record import Store
 
 def planner(request: Request) -> Response:
     """The page; works without script too, by submitting the form."""
-    dashboard, lang = state(request), lang_of(request)
+    dashboard = state(request)
     measured = measurements(dashboard)
     given = {name: request.query_params.get(name) for name in Assumptions.__dataclass_fields__}
     chosen = Assumptions.read(given, measured)
@@ -28,7 +28,7 @@ def planner(request: Request) -> Response:
         measured=measured,
         chosen=chosen,
         result=estimate(chosen),
-        plan=newest_plan(dashboard, lang),
+        plan=newest_plan(dashboard),
         planner_json=embedded({"measured": measured}),
     )
 
@@ -68,7 +68,7 @@ def _usable(report: dict[str, Any]) -> float | None:
     return None
 
 
-def newest_plan(dashboard: Dashboard, lang: str) -> dict[str, Any] | None:
+def newest_plan(dashboard: Dashboard) -> dict[str, Any] | None:
     """The report of the newest plan artifact in the folder."""
     found = []
     for project in dashboard.index.projects():

@@ -12,7 +12,6 @@ from umsicht.guard.monitors.rule import Alarm, SpikeRule
 from umsicht.guard.monitors.steady import LayerMonitor, LedgerMonitor, RateMonitor, ScoreMonitor, SpeedMonitor
 from umsicht.recipe.guard import GuardSettings
 from umsicht.recipe.train import TrainSettings
-from umsicht.record import Run
 from umsicht.tokens.batch import IGNORE
 from umsicht.train.budget import growth_of
 from umsicht.train.hooks import Hook
@@ -24,7 +23,6 @@ __all__ = ["Alarm", "CurveMonitor", "NonFiniteMonitor", "SpikeRule", "monitors"]
 def monitors(
     check: GuardSettings,
     *,
-    run: Run | None = None,
     source: Any,
     settings: TrainSettings,
     schedule_steps: int | None = None,

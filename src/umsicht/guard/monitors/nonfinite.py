@@ -18,8 +18,6 @@ from umsicht.guard.subject import numbers
 from umsicht.tokens.batch import IGNORE
 from umsicht.train.hooks import Hook, StopRun, View
 
-LARGE_RATE_MOVE = 0.5
-
 
 @dataclass
 class Replay:
@@ -34,7 +32,6 @@ class Replay:
     empty_rows: int = 0
     largest: float = 0.0
     operation: str = ""
-    inputs_largest: float = 0.0
 
     def same_as(self, other: Replay) -> bool:
         """Equal to the bit: the same software on the same numbers. Unequal points to hardware or to a race."""
@@ -81,9 +78,6 @@ class _Operations(TorchFunctionMode):
                     if all(bool(torch.isfinite(value).all()) for value in given):
                         if name in ("softmax", "log_softmax") or not _is_mask(output, name):
                             self.replay.operation = name
-                            self.replay.inputs_largest = max(
-                                (float(value.abs().max()) for value in given), default=0.0
-                            )
                     elif name in ("softmax", "log_softmax") and given:
                         empty = torch.isneginf(given[0]).all(dim=-1)
                         if bool(empty.any()):
@@ -192,14 +186,12 @@ def replay(module: nn.Module, compute: Callable[[], torch.Tensor]) -> Replay:
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known besides the replay."""
+    """What is known besides the replay. `rows` of the embedding table; `overgrown`: a rate has driven weights far off."""
 
     inputs: torch.Tensor | None
     targets: torch.Tensor | None
     rows: int
-    biggest_move: float
-    loss_before: float
-    rate: float
+    overgrown: bool = False
 
 
 def cause_of(found: Replay, again: Replay, facts: Facts) -> tuple[str, str]:
@@ -216,7 +208,7 @@ def cause_of(found: Replay, again: Replay, facts: Facts) -> tuple[str, str]:
         return "attention-row-masked", found.forward or "attention"
     if facts.targets is not None and not bool((facts.targets != IGNORE).any()):
         return "no-active-target", "targets"
-    if found.parameters or (facts.biggest_move > LARGE_RATE_MOVE and math.isfinite(facts.biggest_move)):
+    if found.parameters or facts.overgrown:
         return "rate-too-large", found.parameters[0] if found.parameters else "optimizer"
     if found.operation in (
         "exp",
@@ -271,8 +263,6 @@ class NonFiniteMonitor(Hook):
         self.tokenizer = tokenizer
         self.check_every = every
         self.loss_before = math.nan
-        self.before: tuple[int, float] | None = None
-        self.moves: list[float] = []
 
     def after_backward(self, view: View) -> None:
         """Loss and gradient norm say in two numbers whether anything is wrong."""
@@ -314,9 +304,7 @@ class NonFiniteMonitor(Hook):
 
         first, second = replay(model, compute), replay(model, compute)
         table = max((m.num_embeddings for m in model.modules() if isinstance(m, nn.Embedding)), default=0)
-        # A loss that was already off before it broke says that the weights were driven there.
-        move = _biggest_relative(model, view)
-        facts = Facts(batch.inputs, batch.targets, table, move, self.loss_before, view.lr)
+        facts = Facts(batch.inputs, batch.targets, table, _overgrown(model))
         cause, place = cause_of(first, second, facts)
         reproduced = bool(
             first.forward or first.gradients or not math.isfinite(first.loss) or first.parameters
@@ -347,8 +335,8 @@ class NonFiniteMonitor(Hook):
         return finding
 
 
-def _biggest_relative(model: nn.Module, view: View) -> float:
-    """Rough size of the last updates: the rate against the size of the weights."""
+def _overgrown(model: nn.Module) -> bool:
+    """Whether one matrix has grown far beyond the usual: finite weights do that where the rate is too large."""
     sizes = [
         float(p.detach().float().square().mean().sqrt())
         for p in model.parameters()
@@ -356,4 +344,4 @@ def _biggest_relative(model: nn.Module, view: View) -> float:
     ]
     usual = sorted(sizes)[len(sizes) // 2] if sizes else 1.0
     largest = max(sizes, default=0.0)
-    return 1.0 if largest > 50 * max(usual, 1e-6) or largest > 100 else 0.0
+    return largest > 50 * max(usual, 1e-6) or largest > 100

@@ -57,7 +57,6 @@ class SpikeRule:
         self.losses: deque[float] = deque(maxlen=WINDOW)
         self.trend: deque[tuple[int, float]] = deque(maxlen=RECENT + BEFORE)
         self.rates: deque[float] = deque(maxlen=3)
-        self.quiet_until = 0
         self.in_spike = 0
         self.last_shift = -(10**9)
 

@@ -95,7 +95,6 @@ class LedgerMonitor(Hook):
         self.coming: list[int] = []
         self.epoch = 0
         self.counts: deque[int] = deque(maxlen=64)
-        self.contents: dict[int, int] = {}
         self.said: set[str] = set()
 
     def after_backward(self, view: View) -> None:
@@ -114,7 +113,7 @@ class LedgerMonitor(Hook):
             self.seen, self.epoch = set(), epoch
         repeated = [row for row in rows if row in self.seen]
         edge = self.source.epoch(view.step) >= epoch + 1
-        if repeated and not edge and len(repeated) > 0:
+        if repeated and not edge:
             finding = Finding(
                 "DATA-ORDER/repeats",
                 "stop",

@@ -39,7 +39,7 @@ def batch_algebra(subject: Subject) -> Iterator[Finding]:
                 keep_gradient=True,
             )
     with silent_models(stage, awake=True) as quiet:
-        want_loss, want = independent(quiet.make_model(), source.batch(0), stage.settings, stage.seed)
+        want_loss, want = independent(quiet.make_model(), source.batch(0), stage.settings)
     for name, trace in traces.items():
         gap = relative_gap(trace.first_gradient, want)
         factor, cosine = scale_of(trace.first_gradient, want)
@@ -96,7 +96,7 @@ class silent_models:
             context.__exit__(None, None, None)
 
 
-def independent(model: Any, batch: Batch, settings: TrainSettings, seed: int) -> tuple[float, Gradients]:
+def independent(model: Any, batch: Batch, settings: TrainSettings) -> tuple[float, Gradients]:
     """(mean cross-entropy over active targets, gradient of the declared objective), written down here from the definitions: logits, log-softmax, one sum, one division.
 
     Declared label smoothing takes its share of the mean over all ids; the z-loss is the squared logarithm of the softmax's denominator.

@@ -44,7 +44,7 @@ class StepAudit(Hook):
         """The gradient of this step against an independent one at these very weights."""
         got = gradients_of(view.model)
         with set_aside(view.model):
-            _, want = independent(view.model, view.batch, self.settings, 0)
+            _, want = independent(view.model, view.batch, self.settings)
         gap = relative_gap(got, want)
         if gap > self.limit and view.step > 1:
             factor, cosine = scale_of(got, want)
@@ -119,7 +119,7 @@ def one_step(subject: Subject) -> Iterator[Finding]:
         if audit.findings:
             return
         found = [*_still(subject, trainer, audit), *_moments(trainer)]
-    found += [*schedule(stage, audit.rates, trainer), *_decay(subject, stage)]
+    found += [*schedule(stage, audit.rates, trainer), *_decay(stage)]
     yield from found
     if not found:
         yield from _updates(audit)
@@ -130,7 +130,7 @@ def _clipping(stage: Stage, settings: TrainSettings) -> TrainSettings:
     clip = settings.optimizer.clip_norm
     if clip is None:
         return settings
-    _, gradient = independent(stage.make_model(), stage.make_source().batch(0), settings, stage.seed)
+    _, gradient = independent(stage.make_model(), stage.make_source().batch(0), settings)
     norm = math.sqrt(sum(float(value.double().square().sum()) for value in gradient.values()))
     acting = min(clip, 0.3 * norm) if norm > 0 else clip
     return settings.model_copy(
@@ -239,7 +239,7 @@ def _membership(subject: Subject, stage: Stage) -> Iterator[Finding]:
         )
 
 
-def _decay(subject: Subject, stage: Stage) -> Iterator[Finding]:
+def _decay(stage: Stage) -> Iterator[Finding]:
     """A step with zero gradients: matrices shrink by 1 - rate · decay, vectors (and tables, unless declared) stay to the bit."""
     from umsicht.train import Optimizer
 

@@ -115,7 +115,7 @@ def _users(subject: Subject) -> Iterator[Finding]:
     view = subject.need_model()
     module = view.module
     examples = [to_device(example, view.device) for example in subject.examples[:4]]
-    uneven = [unevenly_masked(example, subject.label_offset) or example for example in examples]
+    uneven = [unevenly_masked(example) or example for example in examples]
     whole = [example.raw for example in uneven]
     pieces = [
         example.take(slice(row, row + 1)).raw for example in uneven for row in range(example.ids.shape[0])

@@ -29,11 +29,11 @@ def checkpoint_integrity(subject: Subject) -> Iterator[Finding]:
         yield _stop("CHECKPOINT/none", "checkpoint", steps=2)
         return
     loaded = checkpoints.load(path)
-    yield from _same_tensors(trainer, loaded, recorder)
+    yield from _same_tensors(trainer, loaded)
     yield from _same_state(stage)
     yield from _strict(stage, loaded)
     yield from _ties(stage, trainer, loaded)
-    yield from _damage(stage, run)
+    yield from _damage(run)
     yield from _kill(stage)
 
 
@@ -41,7 +41,7 @@ def _stop(name: str, location: str, **counts: Any) -> Finding:
     return Finding(name, "stop", "checkpoint", location=location, numbers=numbers(**counts))
 
 
-def _same_tensors(trainer: Any, loaded: Any, recorder: Recorder) -> Iterator[Finding]:
+def _same_tensors(trainer: Any, loaded: Any) -> Iterator[Finding]:
     own = checkpoints.snapshot_of(trainer.model.state_dict())
     wrong = [
         name for name in own if name not in loaded.model or not _bits_equal(own[name], loaded.model[name])
@@ -184,7 +184,7 @@ def _ties(stage: Stage, trainer: Any, loaded: Any) -> Iterator[Finding]:
             return
 
 
-def _damage(stage: Stage, run: Any) -> Iterator[Finding]:
+def _damage(run: Any) -> Iterator[Finding]:
     """One flipped byte in any file of the newest checkpoint: it must not be loaded."""
     import shutil
 

@@ -35,7 +35,7 @@ def batch_algebra(subject: Subject) -> Iterator[Finding]:
         raise Cannot(
             "the optimizer does not hold every weight: whatever it never clears looks like a wrong sum"
         )
-    example = unevenly_masked(subject.small, subject.label_offset) or subject.small
+    example = unevenly_masked(subject.small) or subject.small
     example = to_device(example, subject.need_model().device)
     pieces = [example.take(slice(row, row + 1)) for row in range(example.ids.shape[0])]
     with schedule_kept(subject.schedule):

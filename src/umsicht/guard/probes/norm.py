@@ -32,12 +32,12 @@ def _batches(subject: Subject) -> Iterator[Example]:
     device = subject.need_model().device
     example = subject.small
     yield example
-    uneven = unevenly_masked(example, subject.label_offset)
+    uneven = unevenly_masked(example)
     if uneven is not None:
         yield to_device(uneven, device)
 
 
-def unevenly_masked(example: Example, offset: int | None, seed: int = 0) -> Example | None:
+def unevenly_masked(example: Example) -> Example | None:
     """The batch with ever more labels ignored from row to row; None where the batch has no labels to mask."""
     if example.labels is None:
         return None

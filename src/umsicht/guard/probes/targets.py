@@ -54,7 +54,7 @@ def loader_targets(subject: Subject) -> Iterator[Finding]:
                 yield differs
                 return
         _look(tally, batch, step, eos, whole=whole, everything=everything)
-    yield from _judge(tally, subject, source, steps, whole)
+    yield from _judge(tally, source, steps, whole)
 
 
 def _same_on_both_paths(source: Any, batch: Batch, step: int) -> Finding | None:
@@ -99,7 +99,7 @@ def _all(values: torch.Tensor, value: int) -> bool:
     return bool(values.numel()) and bool((values == value).all())
 
 
-def _judge(tally: Tally, subject: Subject, source: Any, steps: list[int], whole: bool) -> Iterator[Finding]:
+def _judge(tally: Tally, source: Any, steps: list[int], whole: bool) -> Iterator[Finding]:
     counts = tally.counts
     if counts["end"] and counts["lost"]:
         counts["lost"] += counts.pop("end")
