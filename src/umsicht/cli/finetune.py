@@ -10,6 +10,7 @@ from cyclopts import Parameter
 from umsicht.cli.options import Overrides, Waived
 from umsicht.cli.output import TerminalProgress, print_finding, print_json, print_table
 from umsicht.cli.projects import find_run
+from umsicht.cli.walks import exit_code
 from umsicht.findings import UserError
 from umsicht.record.progress import QUIET
 from umsicht.record.project import Project
@@ -96,8 +97,7 @@ def finetune(
         run = result.next_base
     if json:
         print_json({"stages": [result.to_dict() for result in results]})
-    reason = results[-1].outcome.reason
-    return {"interrupted": 130, "stopped-by-guard": 3}.get(reason, 0)
+    return exit_code(results[-1].outcome)
 
 
 def _base(name: str) -> Run:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 from umsicht import __version__
 from umsicht.cli.overview import overview
 from umsicht.cli.verbs import ALIASES, VERBS
+from umsicht.findings import exits
 from umsicht.findings.errors import UserError
 from umsicht.words import LANGUAGES, language, set_language, t
 
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
 _SHORT_WRITE = re.compile(r"\b\d+ requested and \d+ written\b")
 """What numpy says, without an error number, where the disk fills in mid-write."""
-
-EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_GUARD, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
@@ -41,15 +40,15 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         # An interrupt inside a library's exec() leaves CPython bent on dying by SIGINT at exit; the next exec() clears that.
         exec("")
         print(t("cli.interrupted"), file=sys.stderr)
-        code = EXIT_INTERRUPTED
+        code = exits.INTERRUPTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = EXIT_OK
+        code = exits.OK
     except OSError as error:
         if debug:
             traceback.print_exc()
         _show(_explain_os_error(error))
-        code = EXIT_USAGE
+        code = exits.USAGE
     except Exception as error:
         if _is_shut_gate(error):
             from umsicht.cli.walks import show_gate
@@ -59,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
             raise
         told = _told(error)
         _show(told or _unexpected(error))
-        code = told.exit_code if told else EXIT_FAILED
+        code = told.exit_code if told else exits.FAILED
     sys.exit(code)
 
 
@@ -115,7 +114,7 @@ def _choose_language(code: str) -> None:
     if code not in LANGUAGES:
         set_language(None)
         _show(UserError(t("cli.language", code=code), fix="--lang en | --lang de"))
-        sys.exit(EXIT_USAGE)
+        sys.exit(exits.USAGE)
     os.environ["UMSICHT_LANG"] = code
     set_language(code)
 
@@ -132,10 +131,10 @@ def _dispatch(arguments: list[str]) -> int:
         arguments[0] = ALIASES[arguments[0]]
     if not arguments or arguments[0] in ("--help", "-h", "help"):
         print(overview())
-        return EXIT_OK
+        return exits.OK
     if arguments[0] == "--version":
         print(__version__)
-        return EXIT_OK
+        return exits.OK
     app = build_app(arguments[0])
     try:
         result = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
@@ -147,7 +146,7 @@ def _dispatch(arguments: list[str]) -> int:
 
             raise explain(error, arguments) from None
         raise
-    return int(result) if isinstance(result, int) and not isinstance(result, bool) else EXIT_OK
+    return int(result) if isinstance(result, int) and not isinstance(result, bool) else exits.OK
 
 
 def build_app(verb: str | None) -> cyclopts.App:

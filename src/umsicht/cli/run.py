@@ -65,15 +65,14 @@ def run(
     if finished.outcome.reason == "stopped-by-guard":
         if finished.outcome.finding is not None:
             print_finding(finished.outcome.finding)
-        return 3
+        return exit_code(finished.outcome)
     if finished.outcome.reason == "interrupted":
         print(t("cli.interrupted"))
         return exit_code(finished.outcome)
     print_json(result(walk, finished)) if json else show_result(walk, finished)
-    if finished.stages and finished.stages[-1].outcome.reason == "interrupted":
+    if finished.last.reason == "interrupted":
         print(t("cli.interrupted"))
-        return 130
-    return 0
+    return exit_code(finished.last)
 
 
 def result(walk: Walk, finished: Finished) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from umsicht.cli.output import TerminalProgress, print_finding, print_json
-from umsicht.findings import UserError, Waiver
+from umsicht.findings import UserError, Waiver, exits
 from umsicht.recipe import Recipe, load_recipe
 from umsicht.record.progress import QUIET
 from umsicht.record.project import Project
@@ -15,10 +15,6 @@ from umsicht.words import t
 if TYPE_CHECKING:
     from umsicht.pipeline import Walk
     from umsicht.train import Outcome
-
-EXIT = {"finished": 0, "early-stopped": 0, "stopped-by-guard": 3, "interrupted": 130}
-EXIT_SAVED = 75
-"""A scheduler or person sent SIGTERM or SIGUSR1: saved, and the same command goes on (sysexits' "try again")."""
 
 
 def open_walk(
@@ -78,16 +74,17 @@ def show_gate(shut: Any, *, json: bool = False) -> int:
         print_json(
             {"gate": shut.decision.gate, "open": False, "stopping": [one.to_dict() for one in stopping]}
         )
-        return 1
+        return exits.FAILED
     for finding in stopping:
         print_finding(finding)
     print(t("cli.gate.shut", gate=shut.decision.gate, count=len(stopping)))
     print(t("cli.gate.waive", id=stopping[0].id))
-    return 1
+    return exits.FAILED
 
 
 def exit_code(outcome: Outcome) -> int:
     """How a training tells its end: done, stopped by a guard, interrupted by a person, or saved because it was told to stop."""
     if outcome.reason == "interrupted" and outcome.signal in ("SIGTERM", "SIGUSR1"):
-        return EXIT_SAVED
-    return EXIT[outcome.reason]
+        return exits.SAVED
+    ends = {"interrupted": exits.INTERRUPTED, "stopped-by-guard": exits.GUARD}
+    return ends.get(outcome.reason, exits.OK)

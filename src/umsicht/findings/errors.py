@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from umsicht.findings.exits import USAGE
+
 
 class UserError(Exception):
     """Bad input or an impossible request. The command line prints its four parts and exits with `exit_code`; no traceback."""
 
     def __init__(
-        self, what: str, where: str = "", why: str = "", fix: str = "", *, exit_code: int = 2
+        self, what: str, where: str = "", why: str = "", fix: str = "", *, exit_code: int = USAGE
     ) -> None:
         super().__init__(what)
         self.what = what

@@ -10,6 +10,7 @@ from typing import Any
 from umsicht.evaluate.checkpoint import Options, evaluate_checkpoint, find
 from umsicht.evaluate.evaluation import Evaluation
 from umsicht.findings import Finding, UserError, Waiver, decide, render
+from umsicht.findings.exits import GUARD
 from umsicht.model import LoraConfig, ModelConfig, Transformer, build
 from umsicht.model.adapter_file import save_adapter
 from umsicht.model.lora import freeze_base, initialise_adapters, with_adapters
@@ -186,7 +187,7 @@ def _pass(run: Run, findings: Sequence[Finding], waivers: Sequence[Waiver]) -> N
         where=reasons or first.location,
         why=" ".join([shown.why, *shown.causes[:1]]),
         fix=shown.next,
-        exit_code=3,
+        exit_code=GUARD,
     )
 
 

@@ -31,6 +31,11 @@ class Finished:
     report: Path | None = None
     stages: tuple[StageResult, ...] = ()
 
+    @property
+    def last(self) -> Outcome:
+        """How its last training ended: the run's own, or that of the last fine-tuning stage."""
+        return self.stages[-1].outcome if self.stages else self.outcome
+
 
 def prepare(walk: Walk) -> Material:
     """The data half: corpus, tokenizer, tokens, baselines."""

@@ -10,17 +10,17 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from umsicht.findings import Finding, render
+from umsicht.findings.exits import FAILED, INTERRUPTED, SAVED
 from umsicht.record import Run
 from umsicht.record.lock import FolderLock, LockedError
 from umsicht.survive import hosts
-from umsicht.survive.falls import DELIBERATE, SAVED, Fall, Same, deliberate_code, who_fell
+from umsicht.survive.falls import DELIBERATE, Fall, Same, deliberate_code, who_fell
 from umsicht.survive.hosts import Board, Card, Door, Member, Plan
 from umsicht.survive.pulse import Beat
 from umsicht.survive.ranks import Ranks, Seats, free_port
 from umsicht.survive.supervisor import (
     GATHER_S,
     LOCK,
-    STOPPED_BY_SUPERVISOR,
     Conditions,
     StopSignals,
     environment_of,
@@ -106,7 +106,7 @@ class ClusterSupervisor:
                     return SAVED
                 self._ranks.signal(stop.received)
             if stop.hurry or (leave_by is not None and time.monotonic() > leave_by):
-                return 130 if stop.received == signal.SIGINT else SAVED
+                return INTERRUPTED if stop.received == signal.SIGINT else SAVED
             self._look()
             self._leave_card()
             self.leader.lead(stopping=bool(stop.received))
@@ -311,11 +311,11 @@ class Leader:
         self._outside = {fall.host} if fall.kind == "host" else set()
         if self._same.is_reached(fall) and fall.kind != "host":
             self._found(fall.loop(self._same.count))
-            self._end(plan, cards, STOPPED_BY_SUPERVISOR, settled=True)
+            self._end(plan, cards, FAILED, settled=True)
             return
         if self._restarts >= self._own.conditions.max_restarts:
             self._found(fall.too_many(self._restarts))
-            self._end(plan, cards, STOPPED_BY_SUPERVISOR, settled=True)
+            self._end(plan, cards, FAILED, settled=True)
             return
         self._restarts += 1
         ready = [card for card in cards.values() if card.name not in self._outside]

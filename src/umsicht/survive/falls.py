@@ -9,13 +9,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from umsicht.findings import Finding
+from umsicht.findings.exits import GUARD, INTERRUPTED, OK, SAVED, USAGE
 from umsicht.survive.ranks import Ranks
 from umsicht.survive.watchdog import Stall
 
-SAVED = 75
-"""Exit code of a run that was told to stop and can go on: sysexits' EX_TEMPFAIL, "try again"."""
-INTERRUPTED, GUARD, USAGE = 130, 3, 2
-DELIBERATE = (0, SAVED, INTERRUPTED, GUARD, USAGE)
+DELIBERATE = (USAGE, GUARD, INTERRUPTED, SAVED, OK)
+"""Exit codes that were meant, the worst first."""
 
 
 @dataclass(frozen=True)
@@ -144,5 +143,4 @@ def reason_of(code: int, said: str) -> str:
 
 def deliberate_code(exits: Mapping[int, int]) -> int:
     """One exit code for all ranks: the worst of those that were meant."""
-    order = (USAGE, GUARD, INTERRUPTED, SAVED, 0)
-    return next(code for code in order if code in exits.values())
+    return next(code for code in DELIBERATE if code in exits.values())

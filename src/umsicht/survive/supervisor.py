@@ -14,9 +14,10 @@ from types import FrameType
 from typing import Any
 
 from umsicht.findings import Finding, UserError, render
+from umsicht.findings.exits import FAILED, INTERRUPTED, SAVED, USAGE
 from umsicht.record import Run
 from umsicht.record.lock import FolderLock, LockedError
-from umsicht.survive.falls import DELIBERATE, SAVED, Fall, Same, deliberate_code, who_fell
+from umsicht.survive.falls import DELIBERATE, Fall, Same, deliberate_code, who_fell
 from umsicht.survive.ranks import Ranks, Seats, free_port
 from umsicht.survive.survival import Ledger
 from umsicht.survive.watchdog import PATIENCE, Watchdog
@@ -28,7 +29,6 @@ POLL_S = 0.05
 GATHER_S = 0.4
 """After a first fall the others fall too, of broken connections: waited for this long, so that the right one is named."""
 TIMEOUT_VARIABLE = "UMSICHT_STEP_TIMEOUT_S"
-STOPPED_BY_SUPERVISOR = 1
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class Supervisor:
                 Run.open(self.folder).update_manifest(
                     state="stopped", outcome={"reason": "crash-loop", "step": end.fall.step}
                 )
-                return STOPPED_BY_SUPERVISOR
+                return FAILED
             self._wait(stop)
 
     def _one_start(self, ledger: Ledger, stop: StopSignals) -> End:
@@ -177,7 +177,7 @@ class Supervisor:
                 leave_by = time.monotonic() + self.conditions.grace_s
                 ranks.signal(stop.received)
             if stop.hurry or (leave_by is not None and time.monotonic() > leave_by):
-                return End(code=130 if stop.received == signal.SIGINT else SAVED)
+                return End(code=INTERRUPTED if stop.received == signal.SIGINT else SAVED)
             beats = ranks.beats()
             if not running and all(beat.first_done_s for beat in beats.values()):
                 running = True
@@ -199,7 +199,7 @@ class Supervisor:
             if len(exits) == self.conditions.ranks:
                 break
             if all(code in DELIBERATE for code in exits.values()):
-                limit = self.conditions.grace_s if set(exits.values()) != {2} else 5.0
+                limit = self.conditions.grace_s if set(exits.values()) != {USAGE} else 5.0
             else:
                 limit = GATHER_S
             if stop.hurry:

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 GRACE_S = 120
 """Seconds between "your time is over" and the end: for the step in progress and its checkpoint."""
-SAVED, GUARD, USAGE = 75, 3, 2
-"""Exit codes of `umsicht train` that an engine acts on: start again; a person must look; the recipe or its options are wrong."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ import io
 from pathlib import PurePosixPath
 from typing import Any
 
-from umsicht.survive.elsewhere.job import GRACE_S, GUARD, SAVED, USAGE, Job
+from umsicht.findings.exits import GUARD, SAVED, USAGE
+from umsicht.survive.elsewhere.job import GRACE_S, Job
 
 CONTAINER = "train"
 

@@ -5,7 +5,8 @@ Classes: https://docs.ray.io/en/latest/train/api/api.html (Ray 2.x). Ray opens t
 
 from __future__ import annotations
 
-from umsicht.survive.elsewhere.job import SAVED, Job
+from umsicht.findings.exits import SAVED
+from umsicht.survive.elsewhere.job import Job
 
 TEMPLATE = '''"""Trains {name} with Ray Train: `ray job submit --working-dir . -- python {name}.ray.py`. Every worker sees {project}."""
 

@@ -9,7 +9,8 @@ import io
 from pathlib import PurePosixPath
 from typing import Any
 
-from umsicht.survive.elsewhere.job import SAVED, Job
+from umsicht.findings.exits import SAVED
+from umsicht.survive.elsewhere.job import Job
 
 
 def render(job: Job) -> str:

@@ -6,7 +6,8 @@ exit code 75, srun passes the highest one on, and the script asks for another tu
 
 from __future__ import annotations
 
-from umsicht.survive.elsewhere.job import GRACE_S, SAVED, Job
+from umsicht.findings.exits import SAVED
+from umsicht.survive.elsewhere.job import GRACE_S, Job
 
 
 def render(job: Job) -> str:
