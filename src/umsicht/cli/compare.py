@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.text import Text
 
-from umsicht.cli.output import console, human, print_json, print_table
+from umsicht.cli.output import amount, console, print_json, print_table
 from umsicht.cli.projects import find_run
 from umsicht.diagnose.compare import Comparison, Contest
 from umsicht.findings import UserError
@@ -84,7 +84,7 @@ def show(made: Comparison) -> None:
 
 
 def _show_contest(contest: Contest) -> None:
-    budget = f"{contest.budget:.0f} s" if contest.at == "time" else human(contest.budget)
+    budget = f"{contest.budget:.0f} s" if contest.at == "time" else amount(contest.budget)
     title = f"\n{t(f'diagnose.compare.at.{contest.at}')} ({budget})"
     rows = [
         (

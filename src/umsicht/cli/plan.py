@@ -8,7 +8,7 @@ from typing import Any
 
 import cyclopts
 
-from umsicht.cli.output import duration, human, print_finding, print_json, print_table
+from umsicht.cli.output import amount, duration, human, print_finding, print_json, print_table
 from umsicht.cli.plan_sweep import sweep
 from umsicht.cli.walks import material_of, open_quietly
 from umsicht.findings import Finding, UserError
@@ -117,9 +117,7 @@ def context(
         )
         for one in said.figures
     ]
-    title = t(
-        "plan.context.title", tokens=numerals(human(said.tokens)), documents=numerals(f"{said.documents:,}")
-    )
+    title = t("plan.context.title", tokens=amount(said.tokens), documents=numerals(f"{said.documents:,}"))
     print_table([t(f"plan.context.column.{name}") for name in names], rows, title=title)
     print(t("plan.context.recommended", seq_len=said.recommended_seq_len, packing=said.recommended_packing))
     if said.filled_seq_len > said.recommended_seq_len:
@@ -215,9 +213,7 @@ def cluster(
         )
         for one in plans
     ]
-    title = t(
-        "plan.cluster.title", parameters=numerals(human(cost.parameters)), tokens=numerals(human(tokens))
-    )
+    title = t("plan.cluster.title", parameters=amount(cost.parameters), tokens=amount(tokens))
     print_table([t(f"plan.cluster.column.{name}") for name in columns], rows, title=title)
     print(
         t(
