@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from umsicht.evaluate import baselines as baselines_module
-from umsicht.evaluate import context, copied, facts, heldout, labels, tasks
+from umsicht.evaluate import context, copied, facts, heldout, labels, task_rows, tasks
 from umsicht.evaluate.evaluation import Evaluation, evaluate_model
 from umsicht.evaluate.promptset import for_corpus
 from umsicht.evaluate.reading import reminder
@@ -141,7 +141,8 @@ def evaluate_checkpoint(run: Run, options: Options = Options(), *, progress: Pro
         more, deeper = _look_deeper(run, model, tokenizer, baselines, options.device, progress)
         findings += deeper
     if options.tasks:
-        more["tasks"] = _ask_tasks(model, tokenizer, options, progress)
+        more["tasks"], judged = _ask_tasks(model, tokenizer, options, progress)
+        findings += judged
     if options.harness:
         more["harness"] = _ask_harness(model, tokenizer, options, progress)
     result = replace(result.with_findings([*findings, *reminder(run, settings.remind_after)]), more=more)
@@ -178,23 +179,25 @@ def _judge_samples(
 
 def _ask_tasks(
     model: Transformer, tokenizer: Tokenizer, options: Options, progress: Progress
-) -> list[dict[str, Any]]:
-    ask, found = of_transformer(model), []
+) -> tuple[list[dict[str, Any]], list[Finding]]:
+    ask, found, judged = of_transformer(model), [], list[Finding]()
     for path in options.tasks:
         name = path.name.removesuffix(".gz").removesuffix(".jsonl")
         progress.stage(name)
+        rows = tasks.load(path)
         result = tasks.evaluate(
             ask,
             tokenizer,
             name,
-            tasks.load(path),
+            rows,
             limit=options.limit,
             window=model.config.seq_len,
             device=options.device,
         )
         progress.close()
         found.append(result.to_dict())
-    return found
+        judged += task_rows.judge(result, rows, tokenizer, model.config.seq_len)
+    return found, judged
 
 
 def _ask_harness(
