@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.faults import base, watched
-from bench.faults.cases import loops, turning, wiring
+from bench.faults.cases import answering, loops, turning, wiring
 from bench.faults.work import plain
 from umsicht.guard import check, preflight
 from umsicht.model import save_weights
@@ -156,6 +156,9 @@ LOOPS: dict[str, Callable[[], dict[str, Any]]] = {
     "loop with an Adam of its own": wiring.own,
     "loop that clips": lambda: wiring.clipped(lambda model: list(model.parameters())),
     "loop that sets its rates": lambda: wiring.scheduled(2),
+    "loop that counts from 1": lambda: answering.ahead(lambda number: 1e-3 * min(1.0, number / 40)),
+    "loop that trains on answers": answering.talking,
+    "loop that prefers": answering.preferring,
 }
 """Healthy twins of the loops in `cases/`: the same code without its fault."""
 

@@ -15,9 +15,20 @@ from torch import nn
 from umsicht.guard import check
 from umsicht.guard.probes.adam_rule import ADAM, RELATIVES
 
-QUICK = {"X14-faint", "X15-faint", "X18-faint", "X19-faint", "X24-faint", "X26-loud"}
-PLANTED = {case.name: case for case in CASES if case.fault in {f"X{n}" for n in range(14, 27)}}
-CALM = {"loop with dropout, recomputed"}
+QUICK = {
+    "X14-faint",
+    "X15-faint",
+    "X18-faint",
+    "X19-faint",
+    "X24-faint",
+    "X26-loud",
+    "X27-faint",
+    "X28-faint",
+    "X29-loud",
+    "X31-faint",
+}
+PLANTED = {case.name: case for case in CASES if case.fault in {f"X{n}" for n in range(14, 32)}}
+CALM = {"loop with dropout, recomputed", "loop that prefers"}
 
 
 @pytest.fixture(autouse=True)

@@ -19,6 +19,7 @@ from bench.faults.cases import (  # isort: skip
     loops,
     turning,
     wiring,
+    answering,
     during,
 )
 from bench.faults.cases.absent import ABSENT
@@ -27,6 +28,7 @@ __all__ = [
     "ABSENT",
     "CASES",
     "Case",
+    "answering",
     "beyond",
     "data",
     "distributed",

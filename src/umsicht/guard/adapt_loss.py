@@ -53,6 +53,7 @@ class Outputs(dict[str, Any]):
 class Effective:
     """What a loss trains on. `targets` [rows, seq] ids, -1 where nothing is trained; `weights` [rows, seq] float64 ≥ 0; `loss` the scalar.
 
+    `pushed` [rows, seq]: positions whose target the loss makes less likely, as the rejected answer of a preference; `targets` names it there too.
     `pulled` [rows, seq]: positions whose logits the loss moves at all, towards a target or not (z-loss, smoothing). `unsure` [rows, seq]: the
     model is so certain there that a trained position and one left out have the same gradient. None where logits cannot be seen.
     """
@@ -63,6 +64,7 @@ class Effective:
     logits: torch.Tensor
     pulled: torch.Tensor | None = None
     unsure: torch.Tensor | None = None
+    pushed: torch.Tensor | None = None
 
     @property
     def active(self) -> torch.Tensor:
@@ -267,6 +269,8 @@ def _from_logits(
     if gradient is None or gradient.dim() != 3:
         return _nothing(example, loss, logits)
     clean = torch.nan_to_num(gradient.detach().double())
+    pushed = _pushed_away(clean)
+    clean = torch.where(pushed[:, None, None], -clean, clean)
     lowest, target = clean.min(dim=-1)
     share = torch.softmax(logits.detach().double(), dim=-1).gather(-1, target.unsqueeze(-1)).squeeze(-1)
     weights = (-lowest / (1 - share).clamp_min(1e-6)).clamp_min(0)
@@ -283,7 +287,24 @@ def _from_logits(
         logits.detach().cpu(),
         pulled.cpu(),
         (certain & ~pulled).cpu(),
+        (pushed[:, None] & (weights > 0)).cpu(),
     )
+
+
+def _pushed_away(gradient: torch.Tensor) -> torch.Tensor:
+    """Rows `[rows]` whose targets the loss makes less likely, from the gradient on the logits `[rows, seq, vocab]`.
+
+    A cross-entropy pulls one logit up and all others down, by as much together; a preference turns both round in the rejected row. Only where
+    another row is pulled the ordinary way: a loss that turns everything round is a wrong sign, and is judged as such.
+    """
+    up, down = -gradient.amin(dim=-1), gradient.amax(dim=-1)
+    loud = (up + down) > 1e-6 * (up + down).max().clamp_min(_TINY)
+    balanced = gradient.sum(-1).abs() <= 1e-3 * gradient.abs().sum(-1)
+    turned = loud & balanced & (down > 1.2 * up)
+    plain = loud & (up > 1.2 * down)
+    counts = loud.sum(1).clamp_min(1)
+    rows = (turned.sum(1) > 0.9 * counts) & loud.any(1)
+    return rows & bool((plain.sum(1) > 0.9 * counts).any())
 
 
 class Tap:

@@ -46,6 +46,7 @@ class Subject:
     seed: int = 0
     quick: bool = False
     extra: dict[str, Any] = field(default_factory=dict)
+    steps_taken: int = 0
 
     # -- what probes ask for ---------------------------------------------------------------------------------------------------
     def need_model(self) -> ModelView:
@@ -67,6 +68,27 @@ class Subject:
             raise Cannot("no loss was given and the model computes none itself")
         return self.loss
 
+    def need_cross_entropy(self) -> LossView:
+        """The loss, or `Cannot` where it also makes tokens less likely: its value is no mean over targets, and its rows belong together."""
+        loss = self.need_loss()
+        if self.prefers:
+            raise Cannot(
+                "the loss makes some tokens less likely (a preference or a reward): this needs a cross-entropy"
+            )
+        return loss
+
+    @functools.cached_property
+    def prefers(self) -> bool:
+        """Whether the loss of the first batch pushes some rows' tokens away while it pulls others'."""
+        if self.loss is None or self.model is None or not self.examples:
+            return False
+        try:
+            with self.undisturbed():
+                found = self.effective(self.small)
+        except (LookupError, RuntimeError, ValueError):
+            return False
+        return found.pushed is not None and bool(found.pushed.any())
+
     def need_example(self) -> Example:
         """The first batch, or `Cannot`."""
         if not self.examples:
@@ -79,6 +101,13 @@ class Subject:
         if found is None:
             raise Cannot(f"{what} was not given")
         return found
+
+    def take_step(self, optimizer: torch.optim.Optimizer, micro_batches: list[Any]) -> None:
+        """One whole step of the user's own loop, counted: a loop may keep a counter that nobody else can put back."""
+        if self.train_step is None:
+            raise Cannot("no train_step was given")
+        self.steps_taken += 1
+        self.train_step(self.need_model().model, optimizer, micro_batches)
 
     @functools.cached_property
     def label_offset(self) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from umsicht.guard.probe import Probe
 from umsicht.guard.probes import algebra, audit, micro, wiring
 from umsicht.guard.probes.alongside import alongside
+from umsicht.guard.probes.answers import answers
 from umsicht.guard.probes.baseline import baseline, loaded_as_written
 from umsicht.guard.probes.documents import document_isolation
 from umsicht.guard.probes.dtypes import dtypes
@@ -20,6 +21,7 @@ from umsicht.guard.probes.norm import loss_norm
 from umsicht.guard.probes.overfit import overfit
 from umsicht.guard.probes.overlap import overlap
 from umsicht.guard.probes.places import places
+from umsicht.guard.probes.preference import preference
 from umsicht.guard.probes.prefix import causal_prefix
 from umsicht.guard.probes.rawtext import raw_text
 from umsicht.guard.probes.reach import reach
@@ -57,6 +59,8 @@ PROBES: tuple[Probe, ...] = (
     Probe("T3 batches", "boundaries", boundary_tokens),
     Probe("T15 batches", "data-order", repeated_rows),
     Probe("T17 places", "documents", places),
+    Probe("T6 answers", "active-targets", answers),
+    Probe("T24 preference", "loss-norm", preference),
     Probe("T9 stream", "initialisation", stream),
     Probe("T10", "batch-algebra", micro.batch_algebra),
     Probe("T11", "one-step", wiring.one_step),

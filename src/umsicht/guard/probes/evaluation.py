@@ -156,6 +156,9 @@ def _users(subject: Subject) -> Iterator[Finding]:
                 numbers=numbers(before="train" if training else "eval"),
             )
             return
+    if subject.prefers:
+        # Its rows belong together, and its value is no mean over targets.
+        return
     parted = _number(subject.evaluate(view.model, pieces))
     if abs(parted - first) > 2e-4 * max(1.0, abs(first)):
         yield Finding(

@@ -53,9 +53,10 @@ def loop_habits(
         )
         return
 
+    before = subject.steps_taken
     with subject.borrowed(optimizer), view.mode(training=True), seen_by_steps(optimizer, look) as seen:
         for _ in range(STEPS):
-            subject.train_step(view.model, optimizer, [piece.raw for piece in pieces])
+            subject.take_step(optimizer, [piece.raw for piece in pieces])
     modes, groups = [mode for mode, _ in seen], [rates for _, rates in seen]
     rates = [max(one) for one in groups]
     behind = left_behind(groups)
@@ -74,7 +75,7 @@ def loop_habits(
     if moved > len(rates) > 0:
         yield _schedule(len(rates), moved, rates)
     elif begun is None and callable(schedule) and rates:
-        yield from _closed_form(schedule, rates)
+        yield from _closed_form(schedule, rates, before)
 
 
 def left_behind(history: list[list[float]]) -> Finding | None:
@@ -111,19 +112,32 @@ def _schedule(steps: int, moved: int, rates: list[float]) -> Finding:
     )
 
 
-def _closed_form(schedule: Callable[[int], Any], rates: list[float]) -> Iterator[Finding]:
+def _closed_form(schedule: Callable[[int], Any], rates: list[float], before: int) -> Iterator[Finding]:
     """The rates of a loop that sets them itself against step → rate; a rate that never moves is set elsewhere.
 
-    Counted from wherever the loop's own counter stands by now: other probes have called it before.
+    Counted from wherever the loop's own counter may stand after the `before` steps that probes have asked of it: it went on, was put back
+    with the weights, or had counted before. Exactly one too many is a loop that reads the next step's rate, unless step 0 has none.
     """
     if len(set(rates)) == 1 and len({float(schedule(step)) for step in range(len(rates) + 1)}) > 1:
         return
-    for start in range(CALLED):
+
+    def fits(start: int) -> bool:
         wanted = [float(schedule(start + index)) for index in range(len(rates))]
-        if all(
-            abs(got - want) <= 1e-4 * max(abs(want), 1e-12) for got, want in zip(rates, wanted, strict=True)
-        ):
-            return
+        pairs = zip(rates, wanted, strict=True)
+        return all(abs(got - want) <= 1e-4 * max(abs(want), 1e-12) for got, want in pairs)
+
+    starts = [start for start in range(max(CALLED, before + 2)) if fits(start)]
+    if starts == [before + 1] and float(schedule(0)) > 0:
+        yield Finding(
+            "OPT-WIRING/schedule",
+            "warn",
+            STAGE,
+            location="schedule: one step ahead",
+            numbers=numbers(step=before, rate=rates[0], expected=float(schedule(before))),
+        )
+        return
+    if starts:
+        return
     wanted = [float(schedule(index)) for index in range(len(rates))]
     wrong = next(i for i, (got, want) in enumerate(zip(rates, wanted, strict=True)) if got != want)
     yield Finding(

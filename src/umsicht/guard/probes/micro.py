@@ -24,7 +24,7 @@ TOLERANCE = {torch.float32: 2e-4, torch.float64: 1e-9, torch.bfloat16: 3e-2, tor
 
 def batch_algebra(subject: Subject) -> Iterator[Finding]:
     """One batch of B, B micro-batches of one, and uneven ones give the gradient of the mean over all active targets; padding changes nothing."""
-    subject.need_loss()
+    subject.need_cross_entropy()
     module = subject.need_module()
     yield from _padding(subject)
     if subject.train_step is None:
@@ -81,7 +81,7 @@ def _step_gradients(
                 with subject.need_model().mode(training=True):
                     expected.append(reference_gradient(subject, parts))
                     allowed.append(_with_even_auxiliary(subject, parts))
-                    subject.train_step(subject.need_model().model, optimizer, [part.raw for part in parts])
+                    subject.take_step(optimizer, [part.raw for part in parts])
         if not seen:
             yield Finding(
                 "OPT-WIRING/no-step",

@@ -16,7 +16,7 @@ STAGE = "loss-norm"
 
 def loss_norm(subject: Subject) -> Iterator[Finding]:
     """Weights from the gradient, value against an independent float64 cross-entropy; on the real batch and on an unevenly masked one."""
-    subject.need_loss()
+    subject.need_cross_entropy()
     subject.need_model()
     for example in _batches(subject):
         found = subject.effective(example)

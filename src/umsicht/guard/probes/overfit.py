@@ -22,7 +22,7 @@ STALLED = 0.6
 def overfit(subject: Subject) -> Iterator[Finding]:
     """A plain AdamW on the trainable weights, dropout off, one small batch, until the loss is a quarter of what it was."""
     module = subject.need_module()
-    loss_view = subject.need_loss()
+    loss_view = subject.need_cross_entropy()
     trainable = [parameter for parameter in module.parameters() if parameter.requires_grad]
     if not trainable:
         raise Cannot("no parameter requires a gradient")

@@ -49,7 +49,7 @@ def causal_prefix(subject: Subject) -> Iterator[Finding]:
             if found is not None:
                 yield found
                 return
-        leak = loss_leak(subject)
+        leak = None if subject.prefers else loss_leak(subject)
         if leak is not None:
             yield leak
             return
@@ -75,7 +75,8 @@ def paths(subject: Subject) -> Iterator[tuple[str, Path, bool]]:
     if hidden is not None:
         yield "training step", hidden, True
     loss = subject.loss
-    if loss is not None and loss.form != "logits":
+    # The rows of a preference belong together: its step takes no row by itself.
+    if loss is not None and loss.form != "logits" and not subject.prefers:
 
         def inside(example: Example) -> torch.Tensor:
             with torch.enable_grad():
