@@ -2,7 +2,7 @@
 
     python docs/_site/fill.py [--check]
 
-The quickstart's table and samples come from README.md, what the thirteen mistakes printed from examples/mistakes/measured.json. A block begins with
+The quickstart's table and samples come from README.md, the measured figures from docs/measured, what the thirteen mistakes printed from examples/mistakes/measured.json. A block begins with
 `<!-- filled by docs/_site/fill.py from FILE: NAME -->` and ends with `<!-- end -->`. With --check nothing is written: exit code 1 where a page is behind.
 """
 
@@ -13,6 +13,8 @@ import re
 import sys
 from pathlib import Path
 from typing import Any
+
+from measured import measured
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(
@@ -134,7 +136,7 @@ def filled(page: Path) -> str:
 
     def block(match: re.Match[str]) -> str:
         name = match["name"]
-        whole = {"quickstart": quickstart, "promotional-tone": tone}
+        whole = {"quickstart": quickstart, "measured": measured, "promotional-tone": tone}
         make = whole.get(name)
         text = make(german(page)) if make else mistake(name.removeprefix("mistake-"), german(page))
         return f"{match[1]}\n{text}\n\n{match[3]}"
@@ -144,7 +146,7 @@ def filled(page: Path) -> str:
 
 def pages() -> list[Path]:
     """Every page that may hold a block."""
-    return [ROOT / "README.de.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    return [ROOT / "README.md", ROOT / "README.de.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def main() -> int:
