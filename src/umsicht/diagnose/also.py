@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from umsicht.diagnose import tuning
 from umsicht.diagnose.model import Also, Gap
 from umsicht.diagnose.rules import Case, Ruling, slice_rises
 from umsicht.diagnose.written import written
@@ -14,7 +15,7 @@ NEGATIVE = -0.15
 
 
 def find(case: Case, gap: Gap | None, ruling: Ruling) -> tuple[Also, ...]:
-    """Gap, still falling, below the plan's prediction, spikes, one slice against the mean."""
+    """Gap, still falling, below the plan's prediction, spikes, one slice against the mean, what preference and reward training log."""
     found: list[tuple[str, dict[str, Any]]] = []
     facts, limits = case.facts, case.limits
     spikes = case.of_kind("spike")
@@ -53,6 +54,8 @@ def find(case: Case, gap: Gap | None, ruling: Ruling) -> tuple[Also, ...]:
         slice_ = slice_rises(case)
         if slice_ is not None:
             found.append(("slice-rises", slice_.numbers))
+    known = {name for name, _ in found}
+    found += [entry for entry in dict(tuning.find(case.curves)).items() if entry[0] not in known]
     return tuple(
         Also(name, numbers, t(f"diagnose.also.{name}", **written(numbers))) for name, numbers in found
     )

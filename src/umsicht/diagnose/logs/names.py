@@ -42,6 +42,16 @@ _ALIASES: dict[str, str] = {
     TOKENS: "tokens consumed_tokens num_tokens tokens_seen train_tokens total_tokens num_input_tokens_seen",
     TIME: "time timestamp wall_time walltime relative_time_process runtime zeit",
     RUN: "run run_name run_id experiment lauf",
+    "tune/accuracy": "rewards_accuracies reward_accuracy reward_accuracies",
+    "tune/chosen": "rewards_chosen reward_chosen",
+    "tune/rejected": "rewards_rejected reward_rejected",
+    "tune/reward": "reward rewards_mean reward_mean mean_reward critic_rewards_mean",
+    "tune/reward_std": "reward_std rewards_std",
+    "tune/flat_groups": "frac_reward_zero_std",
+    "tune/kl": "kl mean_kl objective_kl approx_kl actor_kl_loss",
+    "tune/clip_share": "clip_ratio clip_ratio_region_mean clipfrac clip_fraction actor_pg_clipfrac",
+    "tune/entropy": "entropy policy_entropy actor_entropy",
+    "tune/cut": "completions_clipped_ratio response_length_clip_ratio",
 }
 _KNOWN = {alias: name for name, aliases in _ALIASES.items() for alias in aliases.split()}
 
