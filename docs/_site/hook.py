@@ -10,7 +10,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from mkdocs.structure.files import File, Files
 
-from _site import commands, findings, house, recipe
+from _site import commands, findings, house, python, recipe
 
 DOCS = Path(__file__).resolve().parents[1]
 ROOMS = [
@@ -36,6 +36,7 @@ def pages() -> dict[str, str]:
     return {
         "reference/recipe.md": recipe.page(),
         "reference/commands.md": commands.page(),
+        "reference/python.md": python.page(),
         "reference/findings.md": findings.page("en"),
         "de/reference/befunde.md": findings.page("de"),
         "design/house.md": house.page(),

@@ -15,7 +15,7 @@ from umsicht.recipe import Recipe
 
 sys.path.insert(0, str(ROOT / "docs"))
 
-from _site import commands, findings, house, recipe
+from _site import commands, findings, house, python, recipe
 
 GERMAN = {
     "start.md": "start.md",
@@ -50,6 +50,18 @@ def test_every_verb_is_on_the_page_of_the_command_line() -> None:
 
     page = commands.page()
     assert not [verb for verb in VERBS if f"umsicht {verb}" not in page]
+
+
+def test_every_name_a_package_offers_is_on_the_page_of_python_with_a_sentence() -> None:
+    page = python.page()
+    for room, names in python.offered().items():
+        for name in names:
+            entry = page.partition(f"{{ #{room} }}")[2].partition("\n## ")[0].partition(f"### {name}\n")[2]
+            assert entry, f"umsicht.{room}.{name}"
+            if f"```python\n{name}" in entry[:200]:
+                assert entry.split("```")[2].partition("\n### ")[0].strip(), (
+                    f"umsicht.{room}.{name} says nothing"
+                )
 
 
 def test_the_drawing_shows_no_arrow_upwards() -> None:
