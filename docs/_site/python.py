@@ -10,7 +10,6 @@ from typing import Any
 
 from _site.house import ORDER
 
-
 HEAD = (
     "Written from the code: what each package offers. Whoever wants checks in a training loop of their own begins with "
     "[`umsicht.guard`](#guard), whoever wants a log judged with [`umsicht.diagnose`](#diagnose). "
