@@ -462,3 +462,45 @@ def test_a_row_longer_than_a_block_and_a_quote_never_closed_do_not_stop_a_build(
     found = tabled(tmp_path / "b.csv", b'text,n\nfine,1\n"open,2\nlast,3\n')
     last = found[-1]
     assert isinstance(last, Broken) and last.reason == "open-quote"
+
+
+def test_turns_of_a_conversation_are_one_text(tmp_path: Path) -> None:
+    turns = [
+        {"role": "user", "content": "Where is the harbour?"},
+        {"role": "assistant", "content": "Down the hill, left."},
+    ]
+    said = [
+        {"from": "human", "value": "Where is the harbour?"},
+        {"from": "gpt", "value": "Down the hill, left."},
+    ]
+    rows = [
+        {"messages": turns},
+        {"messages": said},
+        {"messages": ["Where is the harbour?", "Down the hill, left."]},
+        {"messages": [1]},
+    ]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "b.json").write_text(json.dumps([{"messages": turns}]))
+    pq.write_table(pa.table({"messages": [turns]}), tmp_path / "c.parquet")
+    source = SourceSettings(name="chat", path=str(tmp_path), text_field="messages")
+    items = [
+        item
+        for unit in plan_sources(CorpusSettings(sources=(source,)), tmp_path).units
+        for item in read_unit(unit, 10**6)
+    ]
+    texts = [item.text for item in items if isinstance(item, Raw)]
+    assert texts == ["Where is the harbour?\n\nDown the hill, left."] * 5
+    assert [item.detail for item in items if isinstance(item, Broken)] == [
+        "no string under 'messages'; fields: messages"
+    ]
+
+
+def test_a_folder_without_a_readable_file_is_not_told_of_another_ones(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"{name}.xyz").write_text("x")
+    (tmp_path / "one" / "a.txt").write_text("A text that can be read.")
+    sources = [SourceSettings(name=name, path=str(tmp_path / name)) for name in ("one", "two")]
+    with pytest.raises(UserError) as error:
+        plan_sources(CorpusSettings(sources=tuple(sources)), tmp_path)
+    assert "two.xyz" in str(error.value) and "one.xyz" not in str(error.value)

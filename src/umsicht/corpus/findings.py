@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from umsicht.corpus.findings_text import documents_at, text_findings
 from umsicht.findings import Finding
 from umsicht.recipe.corpus import UNKNOWN, CorpusSettings
 
@@ -30,6 +31,7 @@ def findings_of(report: Mapping[str, Any], settings: CorpusSettings) -> list[Fin
         *_protected(report),
         *_promotional(report),
         *_notices(report),
+        *text_findings(report),
         *_dominance(report, settings),
         *_validation(report),
     ]
@@ -56,7 +58,7 @@ def _unread(report: Mapping[str, Any]) -> Iterator[Finding]:
 def _broken(report: Mapping[str, Any]) -> Iterator[Finding]:
     for source, reasons in report["broken"].items():
         broken = sum(reasons.values())
-        read = _documents(report, source, "read")
+        read = documents_at(report, source, "read")
         grade = "warn" if broken > BROKEN_SHARE * (read + broken) else "note"
         examples = tuple(
             f"{row['origin']}: {row['reason']} ({row['detail']})"
@@ -81,13 +83,13 @@ def _licences(report: Mapping[str, Any]) -> Iterator[Finding]:
                 "warn",
                 "corpus",
                 name,
-                {"source": name, "documents": _documents(report, name, "train")},
+                {"source": name, "documents": documents_at(report, name, "train")},
             )
 
 
 def _duplicates(report: Mapping[str, Any]) -> Iterator[Finding]:
     for name in report["sources"]:
-        before, after = _documents(report, name, "normalise"), _documents(report, name, "exact")
+        before, after = documents_at(report, name, "normalise"), documents_at(report, name, "exact")
         if before and (before - after) / before > DUPLICATE_SHARE:
             numbers = {"source": name, "dropped": before - after, "share": (before - after) / before}
             yield Finding("CORPUS/many-duplicates", "warn", "corpus", name, numbers)
@@ -138,7 +140,7 @@ def _promotional(report: Mapping[str, Any]) -> Iterator[Finding]:
 
 def _notices(report: Mapping[str, Any]) -> Iterator[Finding]:
     for name, labels in report["labels"].items():
-        documents, read = labels.get("notice", [0, 0])[0], _documents(report, name, "normalise")
+        documents, read = labels.get("notice", [0, 0])[0], documents_at(report, name, "normalise")
         if documents > NOTICE_SHARE * read:
             licence = report["sources"][name]["licence"]
             numbers = {"source": name, "documents": documents, "licence": licence}
@@ -172,10 +174,3 @@ def _validation(report: Mapping[str, Any]) -> Iterator[Finding]:
             {"slices": len(without)},
             tuple(without[:5]),
         )
-
-
-def _documents(report: Mapping[str, Any], source: str, stage: str) -> int:
-    for row in report["sources"][source]["stages"]:
-        if row["stage"] == stage:
-            return int(row["documents"])
-    return 0

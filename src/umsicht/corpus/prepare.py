@@ -18,6 +18,7 @@ from umsicht.corpus.index import hex_id, text_hash
 from umsicht.corpus.kernels.spans import words_and_lines_of
 from umsicht.corpus.label.batch import PROMOTIONAL, counted, label_batch, unlabelled
 from umsicht.corpus.label.language import UNDETERMINED
+from umsicht.corpus.label.sample import tally
 from umsicht.corpus.ledger import Ledger
 from umsicht.corpus.normalise import Undecodable, decode
 from umsicht.corpus.partition import Dropped, Partition, Rows, hashes
@@ -26,6 +27,11 @@ from umsicht.corpus.sources import Broken, Column, Raw, Unit, read_unit
 from umsicht.recipe.corpus import CorpusSettings, FilterSettings, NormaliseSettings
 
 BROKEN_SHOWN = 50
+TRACES = "promotional-traces"
+TRACE = 0.05
+"""Share of the promotional preset's threshold from which a document counts as a trace: weak evidence on one text, good evidence on a share of a source."""
+TRACED_BYTES = 400
+"""Shorter texts (chat, headlines) reach that score by chance."""
 BATCH_BYTES = 4_000_000
 """Text that is worked on at once."""
 BATCH_ROWS = 20_000
@@ -168,6 +174,8 @@ class _Worker:
             )
         self.ledger.add(source, "normalise", len(kept), int(sizes[kept].sum()))
         self._count_labels(found, kept, filters)
+        for name, (documents, size) in tally(spans, words, batch.languages, is_code).items():
+            _add(self.labels[source], name, documents, size)
         reasons = labels.reason
         if any(reasons.get(i) for i in kept.tolist()) if reasons else False:
             gone = np.array([i in reasons for i in range(len(batch))], bool)
@@ -197,15 +205,15 @@ class _Worker:
         _tally(mine, "rule:", [labels.rule[i] for i in chosen], sizes)
         scores = labels.promotional_scores[rows]
         threshold = counted(filters, PROMOTIONAL) if PROMOTIONAL in filters.classifiers else 2.0
+        traced = PROMOTIONAL in filters.classifiers and not filters.classifiers[PROMOTIONAL].path
         for name, mask in (
             ("scored", ~np.isnan(scores)),
             (PROMOTIONAL, scores >= threshold),
+            (TRACES, (scores >= TRACE * threshold) & (sizes >= TRACED_BYTES) & traced),
             ("notice", labels.notice[rows]),
         ):
             if mask.any():
-                entry = mine.setdefault(name, [0, 0])
-                entry[0] += int(mask.sum())
-                entry[1] += int(sizes[mask].sum())
+                _add(mine, name, int(mask.sum()), int(sizes[mask].sum()))
 
     def _broken(self, unit: Unit, item: Broken) -> None:
         source = unit.source
@@ -269,6 +277,13 @@ def _portions(column: Column, limit: int) -> Iterator[tuple[pa.LargeStringArray,
         first = last
 
 
+def _add(into: dict[str, list[int]], name: str, documents: int, size: int) -> None:
+    """Add documents and bytes to a label."""
+    entry = into.setdefault(name, [0, 0])
+    entry[0] += documents
+    entry[1] += size
+
+
 def _tally(
     into: dict[str, list[int]], prefix: str, values: Sequence[str], sizes: npt.NDArray[np.int64]
 ) -> None:
@@ -279,9 +294,7 @@ def _tally(
     total = np.bincount(codes, weights=sizes, minlength=len(numbers)).tolist()
     for value, number in numbers.items():
         if value:
-            entry = into.setdefault(f"{prefix}{value}", [0, 0])
-            entry[0] += documents[number]
-            entry[1] += int(total[number])
+            _add(into, f"{prefix}{value}", documents[number], int(total[number]))
 
 
 def group_units(units: tuple[Unit, ...], partition: int) -> Iterator[tuple[Unit, ...]]:

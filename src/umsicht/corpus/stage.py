@@ -18,7 +18,7 @@ from umsicht.recipe.corpus import CorpusSettings
 from umsicht.record import QUIET, Artifact, Progress, Store
 from umsicht.words import t
 
-STAGE_VERSION = 8
+STAGE_VERSION = 9
 KIND = "corpus"
 
 

@@ -94,7 +94,8 @@ class SourceSettings(Section):
     """Patterns of relative paths to leave out."""
 
     text_field: str = "text"
-    """Field that holds the text in JSONL and Parquet, or column that does in CSV; a dotted path reaches into objects."""
+    """Field that holds the text in JSONL and Parquet, or column that does in CSV; a dotted path reaches into objects. A list of texts or of turns
+    (`messages`, `conversations`) is joined with blank lines."""
 
     language_field: str = ""
     """Field that holds the language, where there is one."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from umsicht.corpus.kernels.fold import JOINERS, fold_character, stands_alone
+from umsicht.corpus.kernels.marks import CONTROLS, TAGS
 
 _MASK = 0xFFFFFFFFFFFFFFFF
 _BASIS, _PRIME = 0xCBF29CE484222325, 0x9FB21C651E98DF25
@@ -175,3 +176,29 @@ def jaccard(left: set[int], right: set[int]) -> float:
 def containment(part: set[int], whole: set[int]) -> float:
     """Share of `part` that is in `whole`."""
     return len(part & whole) / max(len(part), 1)
+
+
+_ENTITY = re.compile(r"&[A-Za-z0-9_#]{1,9};")
+_TAG = re.compile(rf"</?(?:{'|'.join(TAGS)})(?![A-Za-z0-9_])[^<>]*>", re.I)
+_CONTROL = re.compile(rf"<\|\w{{1,38}}\|>|(?i:</?(?:{'|'.join(CONTROLS)})>)|\[/?INST\]", re.A)
+_ESCAPE = re.compile(r"\\n(?![a-z])|\\u[0-9a-fA-F]{4}")
+_LOST = re.compile(r"(?<=[A-Za-z])\?(?=[a-z])(?!\w{1,39}[=/&])", re.A)
+_TWICE = re.compile(
+    "\ufffd|[ÂÃ](?=[\x80-\xbf\u0140-\u01bf\u02c0-\u02ff\u2000-\u2fff])|â(?=[\u2080-\u20bf\x80-\xbf])"
+)
+_HYPHEN = re.compile("(?<=[A-Za-z])-\n(?=[a-z\u00c0-\U0010ffff])")
+_RUN = re.compile(r"[A-Za-z0-9+/=]{65,}")
+
+
+def marks(text: str) -> dict[str, float]:
+    """What `find_marks` counts, for texts without long tags."""
+    runs = (run for run in _RUN.findall(text) if sum(sign.isdigit() for sign in run) >= 4)
+    return {
+        "broken": len(_TWICE.findall(text)) + len(_LOST.findall(text)),
+        "entities": len(_ENTITY.findall(text)),
+        "tags": len(_TAG.findall(text)),
+        "escapes": len(_ESCAPE.findall(text)),
+        "controls": len(_CONTROL.findall(text)),
+        "encoded": sum(map(len, runs)),
+        "hyphens": len(_HYPHEN.findall(text)),
+    }

@@ -69,12 +69,11 @@ def label_batch(
     may_have_notice: npt.NDArray[np.bool_],
     filters: FilterSettings,
 ) -> Labels:
-    """Label documents that share one set of filters. Rules and scores are about prose; code gets none."""
+    """Label documents that share one set of filters. Scores are about prose; code gets none, and rules of its own."""
     n = len(spans)
     fired = np.full(n, -1, np.int8)
     if filters.heuristics != "off":
-        fired = first_rule(measure_texts(spans, words))
-        fired[is_code] = -1
+        fired = first_rule(measure_texts(spans, words), is_code)
     notices = may_have_notice & ~is_code
     for i in np.flatnonzero(notices).tolist():
         notices[i] = has_notice(spans.text(i))

@@ -9,7 +9,7 @@ import pyarrow.compute
 import pyarrow.parquet as pq
 
 from umsicht.corpus.sources import delimited, hub, jsonl, streams, web, whole_json
-from umsicht.corpus.sources.unit import MEMBER_BYTES, Broken, Column, Raw, Unit, label_of, too_long
+from umsicht.corpus.sources.unit import MEMBER_BYTES, Broken, Column, Raw, Unit, joined, label_of, too_long
 
 PIECE_BYTES = 1_000_000
 
@@ -158,17 +158,27 @@ def _texts(batch: pa.RecordBatch, field: str) -> pa.Array | None:
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     kind = column.type
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if _is_text(kind):
         return column
     if pa.types.is_string_view(kind):
         return column.cast(pa.large_string())
+    if _is_list(kind) and (_is_text(kind.value_type) or pa.types.is_struct(kind.value_type)):
+        return pa.array([joined(value) for value in column.to_pylist()], pa.large_string())
     return column if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) else None
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
 
 
 def _sound(texts: pa.Array) -> pa.LargeStringArray | None:
     """The texts as they are, where there are many, and each is there, is UTF-8, and is not too long."""
     if (
-        not (pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type))
+        not _is_text(texts.type)
         or texts.nbytes < jsonl.LEAST
         or texts.null_count
         or pa.compute.max(pa.compute.binary_length(texts)).as_py() > MEMBER_BYTES

@@ -72,6 +72,7 @@ def plan_sources(settings: CorpusSettings, root: Path) -> SourcePlan:
     missing: list[str] = []
     unread: list[str] = []
     for source in settings.sources:
+        unknown: list[str] = []
         if source.kind == "starter":
             found, absent = starter.starter_units(source.name, source.parts, source.max_bytes)
             missing += absent
@@ -81,7 +82,7 @@ def plan_sources(settings: CorpusSettings, root: Path) -> SourcePlan:
             found, unknown = _file_units(source, root, settings.partition_bytes)
             unread += unknown
         if not found:
-            _nothing(source, unread)
+            _nothing(source, unknown)
         units += found
     return SourcePlan(tuple(units), tuple(missing), tuple(unread))
 

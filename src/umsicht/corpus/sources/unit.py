@@ -91,3 +91,37 @@ def label_of(row: Any, field: str) -> str:
     """A label in a row: empty where there is none."""
     value = dig(row, field) if field else None
     return value.strip() if isinstance(value, str) else ""
+
+
+SAID = ("content", "value", "text")
+"""Fields in which formats of conversations keep what was said."""
+FIELDS_NAMED = 8
+
+
+def text_at(row: Any, field: str) -> str | None:
+    """The text under a dotted path. Of a list of texts, or of turns of a conversation, all of them, with a blank line between; None where there is no text."""
+    value = dig(row, field)
+    return value if isinstance(value, str) else joined(value)
+
+
+def joined(value: Any) -> str | None:
+    """The texts of a list in one, None where a member has none."""
+    if not isinstance(value, list) or not value:
+        return None
+    said = [_said(turn) for turn in value]
+    return None if None in said else "\n\n".join(text for text in said if text is not None)
+
+
+def _said(turn: Any) -> str | None:
+    if isinstance(turn, dict):
+        return next((turn[name] for name in SAID if isinstance(turn.get(name), str)), None)
+    return turn if isinstance(turn, str) else None
+
+
+def no_text(row: Any, field: str) -> str:
+    """Why a row is no document, and what it has instead."""
+    why = f"no string under {field!r}"
+    if not isinstance(row, dict):
+        return why
+    names = [str(name) for name in row][:FIELDS_NAMED]
+    return f"{why}; fields: {', '.join(names)}" if names else why

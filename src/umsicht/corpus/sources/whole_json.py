@@ -9,7 +9,17 @@ from typing import Any
 import orjson
 
 from umsicht.corpus.sources import jsonl, streams
-from umsicht.corpus.sources.unit import MEMBER_BYTES, Broken, Column, Raw, Unit, dig, label_of, too_long
+from umsicht.corpus.sources.unit import (
+    MEMBER_BYTES,
+    Broken,
+    Column,
+    Raw,
+    Unit,
+    label_of,
+    no_text,
+    text_at,
+    too_long,
+)
 
 HEAD = 1 << 16
 """Bytes that mostly show whether there is one object a line; only where the first line is longer is more looked at."""
@@ -37,11 +47,11 @@ def read_json(unit: Unit, path: str, name: str, limit: int) -> Iterator[Raw | Br
         return
     for number, row in enumerate(_rows(loaded, unit.text_field)):
         origin = f"{name}#{number}"
-        text = row if isinstance(row, str) else dig(row, unit.text_field)
-        if isinstance(text, str):
+        text = row if isinstance(row, str) else text_at(row, unit.text_field)
+        if text is not None:
             yield Raw(text, origin, label_of(row, unit.language_field), label_of(row, unit.licence_field))
         else:
-            yield Broken(origin, "no-text", f"no string under {unit.text_field!r}")
+            yield Broken(origin, "no-text", no_text(row, unit.text_field))
 
 
 def _is_lines(data: bytes) -> bool:
@@ -59,7 +69,7 @@ def _rows(loaded: Any, field: str) -> list[Any]:
     """A list itself; of an object its one list of objects, unless it has the text itself."""
     if isinstance(loaded, list):
         return loaded
-    if isinstance(loaded, dict) and not isinstance(dig(loaded, field), str):
+    if isinstance(loaded, dict) and text_at(loaded, field) is None:
         lists = [
             value
             for value in loaded.values()
