@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import base64
 import importlib.metadata
 import json
 import random
@@ -23,6 +24,15 @@ Maker = Callable[[random.Random, bool], str]
 """Makes one text; the flag asks for sentences that training never sees."""
 
 
+def lists_of(language: str) -> dict[str, list[str]]:
+    """Templates and words of one language. Lists that hold insults, or civil talk about them, are kept in base64: nobody need read them in passing."""
+    listed = json.loads((HERE / f"labels_{language}.json").read_text(encoding="utf-8"))
+    return {
+        name: json.loads(base64.b64decode(found)) if isinstance(found, str) else found
+        for name, found in listed.items()
+    }
+
+
 def maker(name: str, language: str, ordinary: list[str], *, harmless: bool = False) -> Maker:
     """What makes the texts of one label in one language; `ordinary` is text to mix in or to spoil.
 
@@ -32,7 +42,7 @@ def maker(name: str, language: str, ordinary: list[str], *, harmless: bool = Fal
     if name == "low-quality":
         cut = len(ordinary) // 5
         return lambda rng, held: _spoiled(rng, rng.choice(ordinary[:cut] if held else ordinary[cut:]))
-    words = json.loads((HERE / f"labels_{language}.json").read_text(encoding="utf-8"))
+    words = lists_of(language)
     if name == "toxic":
         words["bad"] = bad_words(language, ordinary)
         if harmless:
@@ -77,7 +87,7 @@ def _filled(rng: random.Random, words: dict[str, list[str]], template: str, held
 
 def civil_maker(language: str, ordinary: list[str]) -> Maker:
     """What makes texts that are not toxic and share words or tone with those that are: disagreement, illness, war, crime, and hard words in quotes."""
-    words = json.loads((HERE / f"labels_{language}.json").read_text(encoding="utf-8"))
+    words = lists_of(language)
     words["bad"] = bad_words(language, ordinary)
     templates = words["civil"][:]
     random.Random(0).shuffle(templates)
