@@ -17,6 +17,8 @@ PICKED = 48
 """Documents of a batch."""
 LONG_ENOUGH = 200
 """Bytes: of a shorter text neither can be told."""
+SENTENCES = 3
+"""A text with as many sentence ends inside is written in sentences: a gloss, a title or a list is not."""
 LOW_QUALITY = "low-quality"
 LOW_SCORE = 0.5
 """A weak score, because only the share of a whole source is judged: books, encyclopedia and documentation stay below one in twenty."""
@@ -36,17 +38,26 @@ Tally = dict[str, tuple[int, int]]
 
 def tally(spans: Spans, words: Words, languages: Sequence[str], is_code: npt.NDArray[np.bool_]) -> Tally:
     """What a sample of a batch says: `sample:scored`, `sample:low-quality`, `sample:language`, `sample:other:<language>`,
-    `sample:ends`, and `sample:unfinished` where the last character is a letter or a comma.
+    `sample:ends`, `sample:unfinished`.
     """
     sizes = spans.ends - spans.starts
     fits = np.flatnonzero((sizes >= LONG_ENOUGH) & ~is_code)
     picked = fits[np.unique(np.linspace(0, len(fits) - 1, min(PICKED, len(fits))).astype(np.int64))]
     if not len(picked):
         return {}
-    last = spans.buffer[spans.ends[picked] - 1]
-    unfinished = picked[((last | 0x20) >= ord("a")) & ((last | 0x20) <= ord("z")) | (last == ord(","))]
-    ends = {"sample:ends": _counted(spans, picked), "sample:unfinished": _counted(spans, unfinished)}
-    return ends | _quality(spans, words, languages, picked) | _language(spans, languages, picked)
+    return (
+        _endings(spans, picked)
+        | _quality(spans, words, languages, picked)
+        | _language(spans, languages, picked)
+    )
+
+
+def _endings(spans: Spans, picked: npt.NDArray[np.int64]) -> Tally:
+    """Of texts that are written in sentences: those whose last character is a letter or a comma."""
+    written = picked[[spans.text(i).count(". ") >= SENTENCES for i in picked.tolist()]]
+    last = spans.buffer[spans.ends[written] - 1]
+    unfinished = written[((last | 0x20) >= ord("a")) & ((last | 0x20) <= ord("z")) | (last == ord(","))]
+    return {"sample:ends": _counted(spans, written), "sample:unfinished": _counted(spans, unfinished)}
 
 
 def _quality(spans: Spans, words: Words, languages: Sequence[str], picked: npt.NDArray[np.int64]) -> Tally:
