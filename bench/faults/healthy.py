@@ -158,6 +158,7 @@ LOOPS: dict[str, Callable[[], dict[str, Any]]] = {
     "loop that sets its rates": lambda: wiring.scheduled(2),
     "loop that counts from 1": lambda: answering.ahead(lambda number: 1e-3 * min(1.0, number / 40)),
     "loop that trains on answers": answering.talking,
+    "loop that evaluates an average": lambda: answering.averaging(0.999),
     "loop that prefers": answering.preferring,
 }
 """Healthy twins of the loops in `cases/`: the same code without its fault."""

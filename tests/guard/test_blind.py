@@ -26,8 +26,9 @@ QUICK = {
     "X28-faint",
     "X29-loud",
     "X31-faint",
+    "X34-loud",
 }
-PLANTED = {case.name: case for case in CASES if case.fault in {f"X{n}" for n in range(14, 32)}}
+PLANTED = {case.name: case for case in CASES if case.fault in {f"X{n}" for n in (*range(14, 32), 34)}}
 CALM = {"loop with dropout, recomputed", "loop that prefers"}
 
 

@@ -190,6 +190,55 @@ case(
 )
 
 
+def averaging(kept: float, update: bool = True) -> dict[str, Any]:
+    """A loop whose evaluation scores a moving average of the weights, put in and taken out again; without `update` it stays where it began."""
+    model = Small()
+    average = copy.deepcopy(model).requires_grad_(False)
+
+    @torch.no_grad()
+    def put(weights: list[torch.Tensor]) -> list[torch.Tensor]:
+        live = [parameter.detach().clone() for parameter in model.parameters()]
+        for parameter, weight in zip(model.parameters(), weights, strict=True):
+            parameter.copy_(weight)
+        return live
+
+    def trained(model: Any, optimizer: Any, batches: Any) -> None:
+        step(model, optimizer, batches)
+        with torch.no_grad():
+            for mean, parameter in zip(average.parameters(), model.parameters(), strict=True):
+                mean.lerp_(parameter, 1 - kept if update else 0.0)
+
+    def scored(model: Any, batches: Any) -> float:
+        live = put(list(average.parameters()))
+        try:
+            return evaluate(model, batches)
+        finally:
+            put(live)
+
+    return looped(model=model, train_step=trained, evaluate=scored)
+
+
+def _frozen(scoring: Callable[..., float]) -> Callable[..., float]:
+    """An evaluation that keeps the model as it saw it first."""
+    kept: list[Any] = []
+
+    def stale(model: Any, batches: Any) -> float:
+        if not kept:
+            kept.append(copy.deepcopy(model))
+        return scoring(kept[0], batches)
+
+    return stale
+
+
+case(
+    "X34",
+    "EVAL-VALIDITY",
+    "evaluation",
+    {"foreign": lambda: averaging(0.9, update=False)},
+    {"foreign": lambda: looped(evaluate=_frozen(evaluate))},
+)
+
+
 def said(change: Callable[[str, str, int], tuple[str, str]]) -> Callable[[Path], list[Finding]]:
     """Sixty rows of a file of conversations, read as before a stage."""
 

@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from umsicht.findings import Finding
+from umsicht.guard.probes.averaged import follows, scores_other_weights
 from umsicht.guard.probes.mask import expected_active
 from umsicht.guard.probes.norm import unevenly_masked
 from umsicht.guard.subject import Cannot, Subject, numbers, to_device
@@ -170,6 +171,16 @@ def _users(subject: Subject) -> Iterator[Finding]:
         )
         return
     if subject.loss is None:
+        return
+
+    def number() -> float:
+        assert subject.evaluate is not None
+        return _number(subject.evaluate(view.model, list(whole)))
+
+    if module is not None and scores_other_weights(subject, number, first):
+        behind = follows(subject, number, first, uneven)
+        if behind is not None:
+            yield behind
         return
     # Rows as they come too: a last position left out does not show where it is masked anyway.
     for shown in (uneven, examples):
