@@ -319,6 +319,29 @@ def test_an_export_comes_in_again_as_a_run(tuned, base, tmp_path):
         bring_in(tmp_path / "hf", tmp_path / "other")
 
 
+def test_a_tokenizer_that_was_changed_after_the_training_is_refused(tmp_path):
+    run = base_run(tmp_path, fresh(), evaluated=False)
+    (file,) = tmp_path.glob("artifacts/tokenizer/*/tokenizer.json")
+    plain = json.loads(file.read_text())
+    one, other = list(plain["model"]["vocab"])[300:302]
+    vocabulary = plain["model"]["vocab"]
+    vocabulary[one], vocabulary[other] = vocabulary[other], vocabulary[one]
+    file.write_text(json.dumps(plain))
+    with pytest.raises(UserError, match="tokenizer was changed"):
+        open_subject(run)
+
+
+def test_a_damaged_checkpoint_is_called_damaged_and_not_missing(tmp_path):
+    run = base_run(tmp_path, fresh(), evaluated=False)
+    weights = find(run) / "model.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-50] ^= 64
+    weights.write_bytes(bytes(content))
+    with pytest.raises(UserError) as caught:
+        open_subject(run)
+    assert "Damaged" in caught.value.why and "10" in caught.value.why
+
+
 def test_a_base_model_refuses_to_chat(base, tuned):
     with pytest.raises(UserError, match="base model"):
         require_chat(open_subject(base))

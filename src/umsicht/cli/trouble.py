@@ -16,16 +16,15 @@ LOOKED_AT = 100
 def trouble(run: str, prompt: str | None, temperature: float, top_p: float, json: bool) -> int:
     """Look at a prompt (None: one that the run was sampled with) and a way of drawing with a run's best checkpoint; 1 where
     something would ruin every output."""
-    from umsicht.evaluate.checkpoint import find, input_of
+    from umsicht.evaluate.checkpoint import find, tokenizer_of
     from umsicht.evaluate.troubleshoot import Request, examine
     from umsicht.findings import render
     from umsicht.model import load_weights
     from umsicht.score import of_transformer
-    from umsicht.tokenizer import Tokenizer
 
     record = find_run(run)
     model = load_weights(find(record)).eval()
-    tokenizer = Tokenizer.load(input_of(record, "tokenizer").path)
+    tokenizer = tokenizer_of(record)
     asked = prompt if prompt is not None else _recorded_prompt(record)
     request = Request(
         asked,

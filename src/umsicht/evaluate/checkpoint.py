@@ -20,7 +20,8 @@ from umsicht.findings import Finding, UserError
 from umsicht.model import Transformer, load_weights
 from umsicht.recipe.evaluate import EvaluateSettings
 from umsicht.record.artifact import Artifact, Store
-from umsicht.record.manifest import read_manifest
+from umsicht.record.ids import file_digest
+from umsicht.record.manifest import read_manifest, verify
 from umsicht.record.progress import QUIET, Progress
 from umsicht.record.run import Run
 from umsicht.score import of_transformer
@@ -50,11 +51,14 @@ def find(run: Run, wanted: str = "best") -> Path:
     elif (Path(wanted) / checkpoints.MODEL).is_file():
         found = Path(wanted)
     if found is None:
-        known = ", ".join(str(c.step) for c in checkpoints.listed(run)) or "—"
+        listed = checkpoints.listed(run)
+        damaged = [str(c.step) for c in listed if verify(c.path)]
+        whole = ", ".join(str(c.step) for c in listed if str(c.step) not in damaged) or "—"
         raise UserError(
             t("evaluate.no_checkpoint", run=run.name, wanted=wanted),
             where=str(run.checkpoints),
-            fix=t("evaluate.no_checkpoint.fix", known=known),
+            why=t("evaluate.no_checkpoint.damaged", steps=", ".join(damaged)) if damaged else "",
+            fix=t("evaluate.no_checkpoint.fix", known=whole),
         )
     return found
 
@@ -76,6 +80,21 @@ def input_of(run: Run, kind: str) -> Artifact:
             fix=t("evaluate.input_missing.fix"),
         )
     return artifact
+
+
+def tokenizer_of(run: Run) -> Tokenizer:
+    """The tokenizer that the run was trained with, to the byte. Raises UserError where it is gone or was changed since."""
+    artifact = input_of(run, "tokenizer")
+    listed = (read_manifest(artifact.path) or {}).get("files", {}).get("tokenizer.json")
+    file = artifact.path / "tokenizer.json"
+    if listed is not None and file.is_file() and file_digest(file, fresh=True) != listed["sha256"]:
+        raise UserError(
+            t("evaluate.tokenizer_changed"),
+            where=str(file),
+            why=t("evaluate.tokenizer_changed.why"),
+            fix=t("evaluate.tokenizer_changed.fix"),
+        )
+    return Tokenizer.load(artifact.path)
 
 
 def settings_of(run: Run) -> EvaluateSettings:
@@ -108,8 +127,8 @@ def evaluate_checkpoint(run: Run, options: Options = Options(), *, progress: Pro
     path = find(run, options.checkpoint)
     settings = settings_of(run)
     tokenizer_artifact = input_of(run, "tokenizer")
+    tokenizer = tokenizer_of(run)
     baselines = _baselines(run, settings, tokenizer_artifact, progress)
-    tokenizer = Tokenizer.load(tokenizer_artifact.path)
     manifest = read_manifest(path) or {}
     model = load_weights(path, device=options.device)
     model.eval()

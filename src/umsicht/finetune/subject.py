@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from umsicht.evaluate.checkpoint import find, input_of
+from umsicht.evaluate.checkpoint import find, tokenizer_of
 from umsicht.findings import UserError
 from umsicht.model import ModelConfig, Transformer, load_config, load_weights
 from umsicht.model.lora import merged_state
@@ -45,7 +45,7 @@ def open_subject(run: Run, wanted: str = "best", *, device: torch.device | str =
     """Open a run's checkpoint (`best`, `latest`, a step, a folder). Raises `UserError` where something is missing or does
     not belong together."""
     path = find(run, wanted)
-    tokenizer = Tokenizer.load(input_of(run, "tokenizer").path)
+    tokenizer = tokenizer_of(run)
     config = load_config(path)
     if config.n_tokens != tokenizer.n_tokens:
         raise UserError(
