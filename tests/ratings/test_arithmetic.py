@@ -111,6 +111,12 @@ def test_impossible_wishes_are_refused(preference: float) -> None:
         intervals.pairs_needed(preference)
 
 
+@pytest.mark.parametrize("power", [0.0, 1.0, 2.0])
+def test_a_power_that_no_number_of_pairs_gives_is_refused(power: float) -> None:
+    with pytest.raises(ValueError, match="power"):
+        intervals.pairs_needed(0.65, wanted_power=power)
+
+
 def test_two_systems_strength_is_the_log_odds() -> None:
     rng = np.random.default_rng(0)
     won = rng.random(400) < 0.7

@@ -9,7 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from umsicht.findings import UserError
-from umsicht.recipe import PRESETS, Recipe, json_schema, load_recipe, preset_text, recipe_from_text
+from umsicht.recipe import (
+    PRESETS,
+    Recipe,
+    json_schema,
+    load_recipe,
+    preset_text,
+    recipe_from_text,
+    section_from,
+)
+from umsicht.recipe.finetune import StageSettings
 from umsicht.words import set_language
 
 
@@ -121,3 +130,24 @@ def test_no_text_makes_the_loader_fail_otherwise_than_with_a_user_error(text: st
         recipe_from_text(text, "r.yaml")
     except UserError as error:
         assert error.what
+
+
+@pytest.mark.parametrize(
+    ("override", "what", "fix"),
+    [
+        ("epoch=2", "epoch", "epochs"),
+        ("lora.aplha=4", "lora.aplha", "alpha"),
+        ("epochs=many", "epochs", "umsicht explain"),
+        ("epochs", "epochs", "--set"),
+        ("epochs=[", "--set epochs", ""),
+    ],
+)
+def test_a_section_of_its_own_is_judged_like_a_recipe(override: str, what: str, fix: str) -> None:
+    with pytest.raises(UserError) as caught:
+        section_from(StageSettings, {"method": "sft", "data": ["rows.jsonl"], "lora": {}}, [override])
+    assert what in f"{caught.value.what} {caught.value.where}" and fix in caught.value.fix
+
+
+def test_a_section_of_its_own_takes_overrides() -> None:
+    made = section_from(StageSettings, {"method": "sft", "data": ["rows.jsonl"]}, ["lora.r=4", "epochs=3"])
+    assert made.lora is not None and (made.lora.r, made.epochs) == (4, 3)

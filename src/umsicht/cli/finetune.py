@@ -118,42 +118,20 @@ def _settings(
     overrides: list[str],
 ) -> tuple[FinetuneSettings, Path]:
     """The stages to run, and the folder that their data paths are relative to."""
-    from pydantic import ValidationError
-
-    from umsicht.recipe import load_recipe
-    from umsicht.recipe.finetune import FinetuneSettings
+    from umsicht.recipe import load_recipe, section_from
+    from umsicht.recipe.finetune import FinetuneSettings, StageSettings
 
     if recipe is not None:
         settings, root = load_recipe(recipe, overrides).finetune, recipe.resolve().parent
     elif data:
-        stage = {"method": method, "data": [str(path) for path in data], **_overridden(overrides)}
-        if lora:
-            stage.setdefault("lora", {})
-        try:
-            settings, root = FinetuneSettings.model_validate({"stages": [stage]}), Path()
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"][2:])
-            raise UserError(f"{where}: {first['msg']}", where="--set") from error
+        plain = {"method": method, "data": [str(path) for path in data], **({"lora": {}} if lora else {})}
+        stage = section_from(StageSettings, plain, overrides)
+        settings, root = FinetuneSettings(stages=[stage]), Path()
     else:
         settings, root = FinetuneSettings.model_validate(recorded.get("finetune", {})), Path()
     if not settings.stages:
         raise UserError(t("finetune.no_stages"), fix=t("finetune.no_stages_fix"))
     return settings, root
-
-
-def _overridden(overrides: list[str]) -> dict[str, object]:
-    from ruamel.yaml import YAML
-
-    out: dict[str, object] = {}
-    for entry in overrides:
-        key, _, value = entry.partition("=")
-        target = out
-        *parents, last = key.split(".")
-        for parent in parents:
-            target = target.setdefault(parent, {})  # type: ignore[assignment]  # nested mappings of settings
-        target[last] = YAML(typ="safe").load(value)
-    return out
 
 
 def show_stage(result: StageResult) -> None:

@@ -61,10 +61,8 @@ def plan_(
     json
         Print JSON.
     """
-    try:
-        needed = pairs_needed(preference, ties=ties, wanted_power=power) if preference is not None else None
-    except ValueError as error:
-        raise UserError(str(error), fix="--preference 0.65 --ties 0.2") from None
+    _refuse_impossible(preference, ties, power)
+    needed = pairs_needed(preference, ties=ties, wanted_power=power) if preference is not None else None
     made = plan(pairs if pairs is not None else needed or 50, ties=ties, wanted_power=power)
     if json:
         print_json({**vars(made), "odds": made.odds, "pairs_needed": needed})
@@ -75,6 +73,19 @@ def plan_(
     if pairs is not None or needed is None:
         print(_sentence(made))
     return 0
+
+
+def _refuse_impossible(preference: float | None, ties: float, power: float) -> None:
+    for option, value, holds, least in (
+        ("--preference", preference, preference is None or 0.5 < preference <= 1, 0.5),
+        ("--ties", ties, 0 <= ties < 1, 0),
+        ("--power", power, 0 < power < 1, 0),
+    ):
+        if not holds:
+            raise UserError(
+                t("ratings.plan.impossible", option=option, value=value, least=least),
+                fix="--preference 0.65 --ties 0.2 --power 0.8",
+            )
 
 
 def _sentence(made: Plan) -> str:

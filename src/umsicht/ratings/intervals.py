@@ -93,11 +93,13 @@ def plan(pairs: int, *, ties: float = 0.0, wanted_power: float = 0.8, significan
 def pairs_needed(
     preference: float, *, ties: float = 0.0, wanted_power: float = 0.8, significance: float = 0.05
 ) -> int:
-    """The number of pairs that show a preference (for example 0.6 = 60/40). Raises ValueError unless 0.5 < preference <= 1."""
+    """The number of pairs that show a preference (for example 0.6 = 60/40). Raises ValueError unless 0.5 < preference <= 1 and 0 < wanted_power < 1."""
     if not 0.5 < preference <= 1.0:
         raise ValueError(f"a preference to be shown lies above 0.5, at most 1; got {preference}")
     if not 0.0 <= ties < 1.0:
         raise ValueError(f"the share of ties lies in [0, 1); got {ties}")
+    if not 0.0 < wanted_power < 1.0:
+        raise ValueError(f"no number of pairs gives a power of {wanted_power}")
     low, high = 1, 8
     while power(high, preference, significance) < wanted_power:
         low, high = high, high * 2

@@ -7,7 +7,7 @@ import io
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 from ruamel.yaml import YAML
@@ -15,9 +15,12 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import MarkedYAMLError
 
 from umsicht.findings.errors import UserError
+from umsicht.recipe.base import Section
 from umsicht.recipe.schema import PRESETS, Recipe
 from umsicht.recipe.trouble import message
 from umsicht.words import t
+
+AnySection = TypeVar("AnySection", bound=Section)
 
 ONE_OF = {"budget"}
 """Sections of which one key is given: naming one takes the place of what a preset had there."""
@@ -48,10 +51,24 @@ def recipe_from_text(text: str, origin: str, overrides: Sequence[str] = ()) -> R
     merged = _merge(base, tree)
     for override in overrides:
         _apply(merged, override)
+    return _validated(Recipe, merged, tree, origin)
+
+
+def section_from(
+    model: type[AnySection], plain: Mapping[str, Any], overrides: Sequence[str] = ()
+) -> AnySection:
+    """One section without a file, from plain values and `a.b=c` overrides. Raises UserError as `load_recipe` does."""
+    tree = _plain(plain)
+    for override in overrides:
+        _apply(tree, override)
+    return _validated(model, tree, CommentedMap(), "--set")
+
+
+def _validated(model: type[AnySection], plain: Any, tree: CommentedMap, origin: str) -> AnySection:
     try:
-        return Recipe.model_validate(merged)
+        return model.model_validate(plain)
     except ValidationError as error:
-        raise _explain(error, tree, origin) from None
+        raise _explain(error, model, tree, origin) from None
 
 
 def _parse(text: str, origin: str) -> Any:
@@ -126,7 +143,7 @@ def _apply(tree: dict[str, Any], override: str) -> None:
     node[last] = value
 
 
-def _explain(error: ValidationError, tree: CommentedMap, origin: str) -> UserError:
+def _explain(error: ValidationError, model: type[Section], tree: CommentedMap, origin: str) -> UserError:
     """The first problem of a validation, at its line, with the nearest known key where a key is unknown."""
     first = error.errors(include_url=False)[0]
     location = [part for part in first["loc"] if not _is_tag(part)]
@@ -135,7 +152,7 @@ def _explain(error: ValidationError, tree: CommentedMap, origin: str) -> UserErr
     others = len(error.errors()) - 1
     why = t("recipe.more", count=others) if others else ""
     if first["type"] == "extra_forbidden":
-        names = _known_keys(location[:-1])
+        names = _known_keys(model, location[:-1])
         near = difflib.get_close_matches(str(location[-1]), names, 1, 0.6)
         fix = (
             t("recipe.did_you_mean", name=near[0])
@@ -177,20 +194,20 @@ def _line(tree: Any, location: Sequence[Any]) -> int | None:
     return line
 
 
-def _known_keys(location: Sequence[Any]) -> list[str]:
-    """Field names of the section at `location`; of all its possible models where it is a union."""
-    models: list[type[BaseModel]] = [Recipe]
+def _known_keys(model: type[Section], location: Sequence[Any]) -> list[str]:
+    """Field names of the section at `location` below `model`; of all its possible models where it is a union."""
+    models: list[type[BaseModel]] = [model]
     for part in location:
         if isinstance(part, int):
             continue
         nested: list[type[BaseModel]] = []
-        for model in models:
-            field = model.model_fields.get(str(part))
+        for one in models:
+            field = one.model_fields.get(str(part))
             if field is not None:
                 nested += models_in(field.annotation)
         models = nested or models
-    names = {name for model in models for name in model.model_fields}
-    return sorted(names | ({"preset"} if not location else set()))
+    names = {name for one in models for name in one.model_fields}
+    return sorted(names | ({"preset"} if models == [Recipe] else set()))
 
 
 def models_in(annotation: Any) -> list[type[BaseModel]]:
