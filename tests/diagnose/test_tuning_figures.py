@@ -87,6 +87,13 @@ def test_ill_figures_are_spoken_of(
     assert expected in said(tmp_path, row)
 
 
+def test_accuracies_of_a_few_pairs_a_step_prove_nothing(tmp_path: Path) -> None:
+    def row(done: float, dice: random.Random) -> Row:
+        return {"loss": 0.69, "rewards/accuracies": dice.choice((0.0, 0.25, 0.25, 0.5, 0.75, 1.0))}
+
+    assert said(tmp_path, row) == set()
+
+
 def test_a_policy_compared_with_itself_is_told_by_its_loss(tmp_path: Path) -> None:
     assert said(tmp_path, lambda done, dice: {"loss": 0.6931}) == {"tune-ln2"}
 

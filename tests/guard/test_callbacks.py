@@ -17,7 +17,7 @@ def rows() -> list[dict[str, torch.Tensor]]:
     return [{key: value[row] for key, value in batch.items()} for batch in hugging() for row in range(3)]
 
 
-def of_transformers(folder: Path, poisoned: bool) -> tuple[Any, Any]:
+def of_transformers(folder: Path, poisoned: bool, steps: int = 6) -> tuple[Any, Any]:
     transformers = pytest.importorskip("transformers", reason="transformers is not installed (extra hf)")
     pytest.importorskip("accelerate", reason="accelerate is not installed (extra hf)")
     from umsicht.guard.transformers_callback import UmsichtCallback
@@ -32,7 +32,7 @@ def of_transformers(folder: Path, poisoned: bool) -> tuple[Any, Any]:
             model.transformer.h[1].mlp.c_fc.weight[0, 0] = math.inf
     arguments = transformers.TrainingArguments(
         output_dir=str(folder / "out"),
-        max_steps=6,
+        max_steps=steps,
         per_device_train_batch_size=3,
         logging_steps=1,
         report_to=[],
@@ -56,6 +56,16 @@ def test_transformers_healthy(tmp_path: Path) -> None:
     trainer.train()
     assert [f.id for f in callback.findings] == []
     assert len((tmp_path / "watched" / "metrics.jsonl").read_text().splitlines()) == 6
+
+
+def test_a_second_epoch_of_a_trainer_is_no_repetition_and_its_figures_are_kept(tmp_path: Path) -> None:
+    trainer, callback = of_transformers(tmp_path, False, steps=14)
+    plain_log = trainer.log
+    trainer.log = lambda logs, *more: plain_log({**logs, "rewards/accuracies": 0.5}, *more)
+    trainer.train()
+    assert [f.id for f in callback.findings] == []
+    written = (tmp_path / "watched" / "metrics.jsonl").read_text().splitlines()
+    assert len(written) == 14 and '"train/rewards/accuracies":0.5' in written[-1]
 
 
 def test_transformers_stops_before_the_weights_move(tmp_path: Path) -> None:

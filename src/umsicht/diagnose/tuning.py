@@ -62,16 +62,18 @@ def _at_ln2(curves: Curves) -> Said | None:
 
 
 def _accuracy(curves: Curves) -> Said | None:
+    """Few pairs a step make accuracies jump, and equal rewards count as wrong in the first steps: only a surplus beyond three errors is said."""
     series = _figure(curves, "accuracy")
     if series is None:
         return None
     first, last = _thirds(series)
-    if last < 0.45:
-        return ("tune-ln2" if last == 0 == first else "tune-accuracy-low"), {
-            "accuracy": last,
-            "points": len(series),
-        }
-    begun = float(np.median(series.values[: max(3, len(series) // 10)]))
+    if last == 0 == first:
+        return "tune-ln2", {"loss": last, "points": len(series)}
+    end = series.values[-(len(series) // 3) :]
+    error = float(end.std()) / math.sqrt(len(end))
+    if len(end) >= LEAST and float(end.mean()) + 3 * error < 0.5 and last < 0.45:
+        return "tune-accuracy-low", {"accuracy": last, "points": len(series)}
+    begun = float(series.values[: max(5, len(series) // 10)].min())
     return ("tune-accuracy-at-once", {"accuracy": begun}) if begun >= 0.98 else None
 
 

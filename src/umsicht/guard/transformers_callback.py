@@ -38,10 +38,13 @@ class UmsichtCallback(TrainerCallback):
         return control
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> Any:
-        """The trainer's mean loss since its last log."""
+        """The trainer's mean loss since its last log, and whatever figures it logs beside it (rewards, divergence, entropy)."""
         if self.watching is not None and self.watching.stopped is None and logs and "loss" in logs:
+            if float(getattr(state, "epoch", 0) or 0) >= 1:
+                # From the second pass on every row has come before.
+                self.watching.repeats_are_fine = True
             try:
-                self.watching.step(float(logs["loss"]))
+                self.watching.step(float(logs["loss"]), **_figures(logs))
             except GuardStop:
                 control.should_training_stop = True
         return control
@@ -50,3 +53,16 @@ class UmsichtCallback(TrainerCallback):
         """Let go."""
         if self.watching is not None:
             self.watching.__exit__(None, None, None)
+
+
+_OWN = {"loss", "grad_norm", "learning_rate", "epoch", "step", "total_flos"}
+"""What the watch writes itself, or the record has a place of its own for."""
+
+
+def _figures(logs: dict[str, Any]) -> dict[str, float]:
+    """Numbers of a trainer's log under the names of a training record."""
+    return {
+        f"train/{name}": float(value)
+        for name, value in logs.items()
+        if name not in _OWN and isinstance(value, int | float) and not isinstance(value, bool)
+    }
