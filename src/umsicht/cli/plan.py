@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import cyclopts
 
+from umsicht.cli.options import require
 from umsicht.cli.output import amount, duration, human, print_finding, print_json, print_table
 from umsicht.cli.plan_sweep import sweep
 from umsicht.cli.walks import material_of, open_quietly
@@ -178,6 +180,13 @@ def cluster(
             t("plan.cluster.unknown", device=device),
             fix=t("plan.cluster.unknown_fix", known=", ".join(DEVICES)),
         )
+    require(0 < tokens < math.inf, "--tokens", tokens, "0 < X")
+    require(0 < mfu <= 1, "--mfu", mfu, "0 < X ≤ 1")
+    require(0 < mtbf_device_hours < math.inf, "--mtbf-device-hours", mtbf_device_hours, "0 < X")
+    require(0 < checkpoint_s < math.inf, "--checkpoint-s", checkpoint_s, "0 < X")
+    require(0 <= restart_s < math.inf, "--restart-s", restart_s, "0 ≤ X")
+    require(vocab_size is None or vocab_size > 0, "--vocab-size", vocab_size, "0 < X")
+    require(min(devices or [1]) > 0, "--devices", min(devices or [1]), "0 < X")
     loaded = load_recipe(recipe, [])
     config = derive(loaded.model, vocab_size or loaded.tokenizer.vocab_size)
     cost = model_cost(config)

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 import cyclopts
 
+from umsicht.cli.options import require
 from umsicht.cli.output import console, print_finding, print_json, print_table
 from umsicht.cli.projects import find_run
 from umsicht.findings import UserError
@@ -61,7 +62,9 @@ def plan_(
     json
         Print JSON.
     """
-    _refuse_impossible(preference, ties, power)
+    require(preference is None or 0.5 < preference <= 1, "--preference", preference, "0.5 < X ≤ 1")
+    require(0 <= ties < 1, "--ties", ties, "0 ≤ X < 1")
+    require(0 < power < 1, "--power", power, "0 < X < 1")
     needed = pairs_needed(preference, ties=ties, wanted_power=power) if preference is not None else None
     made = plan(pairs if pairs is not None else needed or 50, ties=ties, wanted_power=power)
     if json:
@@ -73,19 +76,6 @@ def plan_(
     if pairs is not None or needed is None:
         print(_sentence(made))
     return 0
-
-
-def _refuse_impossible(preference: float | None, ties: float, power: float) -> None:
-    for option, value, holds, least in (
-        ("--preference", preference, preference is None or 0.5 < preference <= 1, 0.5),
-        ("--ties", ties, 0 <= ties < 1, 0),
-        ("--power", power, 0 < power < 1, 0),
-    ):
-        if not holds:
-            raise UserError(
-                t("ratings.plan.impossible", option=option, value=value, least=least),
-                fix="--preference 0.65 --ties 0.2 --power 0.8",
-            )
 
 
 def _sentence(made: Plan) -> str:
