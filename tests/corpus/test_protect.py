@@ -138,3 +138,26 @@ def test_no_evaluation_item_is_seen_in_books() -> None:
     for book in sorted((folder / "books").glob("*.txt.gz")):
         with gzip.open(book, "rt", encoding="utf-8") as file:
             assert scan(spans_from([file.read()]), known) == [], book.name
+
+
+SHORT_ITEM = {
+    "query": "Wax can be used similarly to",
+    "choices": ["the bark of trees", "a soft old rubber", "cold clear water"],
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "leaks"),
+    [
+        ("User: Wax can be used similarly to\nAssistant: a soft old rubber", True),
+        ("17. Wax can be used similarly to\n  (A) the bark of trees\n  (B) cold clear water", True),
+        ("Wax can be used similarly to,the bark of trees,a soft old rubber,cold clear water", True),
+        ("| Wax can be used similarly to | a soft old rubber |", True),
+        ("<td>Wax can be used similarly to</td><td>a soft old rubber</td>", True),
+        ("They had nothing, a soft old rubber, and no light.", False),
+        ("He wrote that wax can be used similarly to oil, and went home.", False),
+    ],
+)
+def test_short_questions_are_found_behind_labels_and_in_cells(text: str, leaks: bool) -> None:
+    known = fingerprint(pieces_of_rows("short", [SHORT_ITEM]))
+    assert bool(scan(spans_from(["Nothing is here.", text]), known)) == leaks

@@ -2,8 +2,8 @@
 
 Every field of every item is a *piece*. Pieces of 13 words and more are known by all their runs of 13 words (the n-gram of GPT-3, Brown et al. 2020,
 appendix C, here over folded words); a text holds a piece when it has more than half of them (55 %), or 40 of them. Pieces of 8 to 12 words are searched for
-whole, anywhere; shorter ones (3 to 7 words) only as lines of their own, and only where the text holds another piece of the same item or the item has
-no other: "a shopping mall" alone is no leak. Runs that stand in many items of a set (task instructions) are no evidence
+whole, anywhere; shorter ones (3 to 7 words) only as lines of their own, a label before them left out ("A) ", "User: "), and only where the text holds another piece of
+the same item or the item has no other: "a shopping mall" alone is no leak. Cells of a row (CSV, table, tags) count beside another piece only. Runs that stand in many items of a set (task instructions) are no evidence
 and are left out. The same functions serve corpora, fine-tuning files and sample prompts.
 """
 
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from umsicht.corpus.kernels.parts import cells, portions, without_labels
 from umsicht.corpus.kernels.scan import build_filter, build_table
 from umsicht.corpus.kernels.spans import (
     Spans,
@@ -38,6 +39,8 @@ COVERAGE = 0.55
 MANY_RUNS = 40
 LONG_TEXT = 400
 """Characters of a text that has 13 words or is no short row of numbers anyway."""
+LONGEST_LINE = 400
+"""Bytes: a longer line is no short piece."""
 COMMON_ITEMS = 5
 """A run in more pieces of one set than this is the set's own boilerplate."""
 
@@ -257,26 +260,37 @@ def _within(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 def _line_hits(spans: Spans, known: Fingerprint, others: Sequence[Hit]) -> list[Hit]:
-    text, lines = lines_of(spans)
-    fits = (lines.ends - lines.starts) <= 400
+    whole: set[tuple[int, int]] = set()
+    inside: set[tuple[int, int]] = set()
+    for text, lines in portions(*lines_of(spans)):
+        whole |= _short_pieces(text, lines, known) | _short_pieces(*without_labels(text, lines), known)
+        inside |= _short_pieces(*cells(text, lines), known)
+    found = whole | inside
+    hits = [_hit(known, number, piece, 1.0) for number, piece in sorted(found)]
+    alone = {(hit.text, hit.set, hit.item) for hit in (_hit(known, *pair, 1.0) for pair in whole)}
+    seen = Counter((hit.text, hit.set, hit.item) for hit in [*others, *hits])
+    return [
+        hit
+        for hit in hits
+        if seen[key := (hit.text, hit.set, hit.item)] > 1
+        or (key in alone and known.pieces_of[hit.set, hit.item] == 1)
+    ]
+
+
+def _short_pieces(text: npt.NDArray[np.uint32], lines: Spans, known: Fingerprint) -> set[tuple[int, int]]:
+    """Text and piece of every line (or part of one) that is a short piece, word for word."""
+    fits = (lines.ends - lines.starts) <= LONGEST_LINE
     hashes, counts = whole_hashes(lines.take(fits))
     text = text[fits]
     short = (counts >= LINE[0]) & (counts <= LINE[1])
     hashes, text = hashes[short], text[short]
     first = np.searchsorted(known.lines, hashes, "left")
     last = np.searchsorted(known.lines, hashes, "right")
-    found = {
+    return {
         (int(text[i]), int(piece))
         for i in np.flatnonzero(last > first)
         for piece in known.line_owners[first[i] : last[i]]
     }
-    hits = [_hit(known, number, piece, 1.0) for number, piece in found]
-    seen = Counter((hit.text, hit.set, hit.item) for hit in [*others, *hits])
-    return [
-        hit
-        for hit in hits
-        if seen[hit.text, hit.set, hit.item] > 1 or known.pieces_of[hit.set, hit.item] == 1
-    ]
 
 
 def _hit(known: Fingerprint, text: int, piece: int, coverage: float) -> Hit:
