@@ -36,6 +36,8 @@ LITTLE_PROSE = (
 LOW_SHARE = 0.25
 OTHER_SHARE = 0.2
 UNFINISHED_SHARE = 0.7
+WRITTEN_SHARE = 0.5
+"""Of a sample: a source of glosses or titles holds a few sentences too."""
 TINY_BYTES = 48
 FEWEST_TINY = 100
 FEWEST_SAMPLED = 10
@@ -105,7 +107,8 @@ def _sampled(name: str, labels: Mapping[str, Any]) -> Iterator[Finding]:
         if label.startswith("sample:other:")
     }
     ends, unfinished = labels.get("sample:ends", [0, 0])[0], labels.get("sample:unfinished", [0, 0])[0]
-    if ends >= FEWEST_SAMPLED and unfinished > UNFINISHED_SHARE * ends:
+    written = ends >= FEWEST_SAMPLED and ends >= WRITTEN_SHARE * labels.get("sample:language", [0, 0])[0]
+    if written and unfinished > UNFINISHED_SHARE * ends:
         numbers = {"source": name, "documents": unfinished, "sampled": ends, "share": unfinished / ends}
         yield Finding("CORPUS/cut-texts", "warn", "corpus", name, numbers)
     asked, other = labels.get("sample:language", [0, 0])[0], sum(counts[0] for counts in others.values())
