@@ -18,7 +18,7 @@ from umsicht.corpus import lines
 from umsicht.corpus.document import write_table, write_working
 from umsicht.corpus.engine import Serial
 from umsicht.corpus.exact import BYTES_A_ROW, exact_tasks, find_exact
-from umsicht.corpus.independence import validation_runs
+from umsicht.corpus.independence import RunsTask, overlap_of, validation_runs
 from umsicht.corpus.index import ROW, open_rows, save_array
 from umsicht.corpus.kernels.scan import build_table
 from umsicht.corpus.lines import COUNT, merge_lines, merge_tasks
@@ -93,9 +93,11 @@ def test_runs_of_validation_are_those_of_all_its_files(tmp_path: Path) -> None:
     one, two = tmp_path / "a.parquet", tmp_path / "b.parquet"
     for path, mine in ((one, texts[:2]), (two, texts[2:])):
         write_table(pa.table({"text": pa.array(mine, pa.large_string())}), path)
-    runs = validation_runs([one, two])
-    assert runs.documents == 7
-    assert np.bincount(runs.owners, minlength=7).tolist() == [8] * 6 + [0]
+    known = validation_runs(RunsTask((str(one), str(two)), str(tmp_path)))
+    assert known["documents"] == 7
+    assert np.bincount(np.load(tmp_path / "owners.npy"), minlength=7).tolist() == [8] * 6 + [0]
+    assert overlap_of(tmp_path, 7, []).tolist() == [0.0] * 7
+    assert overlap_of(tmp_path, 7, [str(tmp_path / "hashes.npy")]).tolist() == [1.0] * 6 + [0.0]
 
 
 @pytest.mark.parametrize("count", [0, 1, 12, 13, 1_000, 3_072])

@@ -125,7 +125,8 @@ def _dask(settings: EngineSettings) -> Iterator[Engine]:
                 n_workers=count,
                 threads_per_worker=1,
                 processes=True,
-                dashboard_address=None,
+                # A scheduler always opens a page for its health, on port 8787 of every interface where none is named.
+                scheduler_kwargs={"dashboard": False, "dashboard_address": "127.0.0.1:0"},
                 memory_limit=0,
                 silence_logs=40,
             ) as cluster,

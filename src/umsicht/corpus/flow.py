@@ -21,7 +21,9 @@ from umsicht.corpus.finish import FinishTask, finish
 from umsicht.corpus.independence import (
     LARGEST_OVERLAP,
     OverlapTask,
+    RunsTask,
     find_overlap,
+    overlap_of,
     part_ways,
     validation_runs,
 )
@@ -376,8 +378,15 @@ class Flow:
         holders = [result for result in finished if result["files"]["val"]]
         if not holders:
             return finished
-        runs = validation_runs([write / result["files"]["val"] for result in holders])
-        runs.save(folder / "table.npz")
+        files = tuple(str(write / result["files"]["val"]) for result in holders)
+        known = self.work.run(
+            self.engine,
+            "validation-runs",
+            validation_runs,
+            [RunsTask(files, str(folder))],
+            self.progress,
+            t("corpus.stage.overlap"),
+        )
         tasks = [
             OverlapTask(
                 str(table),
@@ -391,7 +400,7 @@ class Flow:
         found = self.work.run(
             self.engine, "overlap", find_overlap, tasks, self.progress, t("corpus.stage.overlap")
         )
-        overlap = runs.overlap([result["file"] for result in found])
+        overlap = overlap_of(folder, known[0]["documents"], [result["file"] for result in found])
         first = 0
         for result in holders:
             path = write / result["files"]["val"]

@@ -61,40 +61,41 @@ def find_overlap(task: OverlapTask) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class ValidationRuns:
-    """Runs of all validation documents, and the document of each."""
+class RunsTask:
+    """All files of validation documents, and the folder for what is known of them."""
 
-    hashes: npt.NDArray[np.uint64]
-    owners: npt.NDArray[np.uint32]
-    documents: int
-
-    def save(self, path: Path) -> None:
-        """The table that workers look up in."""
-        known = different(self.hashes)
-        np.savez(path, table=build_table(known), mask=build_filter(known))
-
-    def overlap(self, found: Sequence[str]) -> npt.NDArray[np.float64]:
-        """Share of every document's runs that stand in training."""
-        seen = (
-            different(np.concatenate([np.load(name) for name in found])) if found else np.empty(0, np.uint64)
-        )
-        inside = np.isin(self.hashes, seen)
-        total = np.bincount(self.owners, minlength=self.documents)
-        return np.bincount(self.owners, weights=inside, minlength=self.documents) / np.maximum(total, 1)
+    files: tuple[str, ...]
+    folder: str
 
 
-def validation_runs(files: Sequence[Path]) -> ValidationRuns:
-    """Runs of 13 words of validation documents, one file of them at a time; shorter documents have none."""
+def validation_runs(task: RunsTask) -> dict[str, Any]:
+    """Write the runs of 13 words of all validation documents (`hashes.npy`, and the document of each, `owners.npy`) and the table that they are
+    looked up in (`table.npz`). Files are read one at a time; documents shorter than a run have none.
+    """
     hashes, owners, documents = [np.empty(0, np.uint64)], [np.empty(0, np.uint32)], 0
-    for path in files:
-        spans = spans_of(read_columns(path, ["text"]).column("text"))
+    for name in task.files:
+        spans = spans_of(read_columns(name, ["text"]).column("text"))
         found, offsets, _ = run_sets(spans, RUN, RUN, np.ones(len(spans), bool))
         hashes.append(found.copy())
         owners.append(
             np.repeat(np.arange(documents, documents + len(spans), dtype=np.uint32), np.diff(offsets))
         )
         documents += len(spans)
-    return ValidationRuns(np.concatenate(hashes), np.concatenate(owners), documents)
+    folder, together = Path(task.folder), np.concatenate(hashes)
+    np.save(folder / "hashes.npy", together)
+    np.save(folder / "owners.npy", np.concatenate(owners))
+    known = different(together)
+    np.savez(folder / "table.npz", table=build_table(known), mask=build_filter(known))
+    return {"documents": documents}
+
+
+def overlap_of(folder: Path, documents: int, found: Sequence[str]) -> npt.NDArray[np.float64]:
+    """Share of every validation document's runs that `find_overlap` found in training."""
+    hashes, owners = np.load(folder / "hashes.npy"), np.load(folder / "owners.npy")
+    seen = different(np.concatenate([np.empty(0, np.uint64), *(np.load(name) for name in found)]))
+    total = np.bincount(owners, minlength=documents)
+    inside = np.bincount(owners, weights=np.isin(hashes, seen), minlength=documents)
+    return inside / np.maximum(total, 1)
 
 
 def part_ways(
