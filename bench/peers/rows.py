@@ -66,8 +66,8 @@ class Row:
         if found := QUALITY.match(self.figure.name):
             share = float(found["share"])
             return f"{found['budget']} of training: {found['ours']} in {share:.0%} of its time"
-        name = rf"times faster than {self.peer}|ours / {self.peer}|{self.peer}"
-        rest = re.split(r",\s+", re.sub(name, "", self.figure.name))
+        name = rf"times faster than {self.peer}|ours(?:, (eager))? / {self.peer}|{self.peer}"
+        rest = re.split(r",\s+", re.sub(name, r"\1", self.figure.name))
         return ", ".join([self.part.what, *(word.strip() for word in rest if word.strip())])
 
     @property

@@ -129,13 +129,24 @@ def find_near(
         ],
     )
     verified = stage("verify", tasks.verify_pairs, range_tasks("verified"))
-    pairs = np.concatenate([np.load(result["file"]) for result in verified] or [np.empty(0, PAIR)])
-    drops = decide(pairs, outputs, job)
+    decided = stage(
+        "decide",
+        decide,
+        [
+            DecideTask(
+                tuple(result["file"] for result in verified),
+                outputs,
+                tuple(job.counts),
+                str(job.state),
+                str(folder / "decided.npy"),
+            )
+        ],
+    )[0]
     return NearResult(
-        drops,
+        np.load(decided["file"]),
         sum(result["pairs"] for result in filtered),
         sum(result["likely"] for result in filtered),
-        len(pairs),
+        decided["verified"],
     )
 
 
@@ -153,18 +164,28 @@ def _ranges(counts: Sequence[int]) -> list[tuple[int, int]]:
     return found
 
 
-def decide(pairs: npt.NDArray[Any], outputs: Sequence[str], job: NearJob) -> npt.NDArray[Any]:
-    """The keep rule: in the keep order, a text goes if it is alike to one that stays; the most alike of those is named."""
+@dataclass(frozen=True)
+class DecideTask:
+    """All verified pairs, and what the keep order asks of their texts."""
+
+    pairs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    counts: tuple[int, ...]
+    state: str
+    output: str
+
+
+def decide(task: DecideTask) -> dict[str, Any]:
+    """Write the drops by the keep rule: in the keep order, a text goes if it is alike to one that stays; the most alike of those is named."""
     from umsicht.corpus.kernels.pairs import resolve
 
-    if not len(pairs):
-        return np.empty(0, PAIR)
+    pairs = np.concatenate([np.empty(0, PAIR), *(np.load(name) for name in task.pairs)])
     later = pairs["later"]
-    state = np.load(job.state, mmap_mode="r")[later]
-    order = np.lexsort((pairs["earlier"], rank(state, _sizes(later, outputs, job.counts), later)))
+    state = np.load(task.state, mmap_mode="r")[later]
+    order = np.lexsort((pairs["earlier"], rank(state, _sizes(later, task.outputs, task.counts), later)))
     pairs = pairs[order]
     chosen = np.empty(len(pairs), np.int64)
-    gone = np.zeros(sum(job.counts), np.uint8)
+    gone = np.zeros(sum(task.counts), np.uint8)
     count = resolve(
         np.ascontiguousarray(pairs["later"]),
         np.ascontiguousarray(pairs["earlier"]),
@@ -172,9 +193,10 @@ def decide(pairs: npt.NDArray[Any], outputs: Sequence[str], job: NearJob) -> npt
         gone,
         chosen,
     )
-    drops: npt.NDArray[Any] = pairs[chosen[:count]]
+    drops = pairs[chosen[:count]]
     drops.sort(order="later")
-    return drops
+    np.save(task.output, drops)
+    return {"file": task.output, "verified": len(pairs)}
 
 
 def _sizes(
