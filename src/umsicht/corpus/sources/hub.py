@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from umsicht.corpus.sources.unit import Broken, Raw, SourceInfo, Unit, label_of, no_text, text_at
+from umsicht.corpus.sources.unit import Broken, Raw, SourceInfo, Unit, document_of
 from umsicht.findings import UserError
 from umsicht.recipe.corpus import SourceSettings
 from umsicht.words import t
@@ -55,12 +55,7 @@ def hub_units(source: SourceSettings, root: Path) -> list[Unit]:
 def read_hub(unit: Unit, path: str, name: str, limit: int) -> Iterator[Raw | Broken]:
     """Rows of a data set; a row without text is listed and skipped. Raises UserError where it cannot be opened."""
     for number, row in enumerate(_open(unit, path)):
-        text = text_at(row, unit.text_field)
-        origin = f"{name}#{number}"
-        if not isinstance(text, str):
-            yield Broken(origin, "no-text", no_text(row, unit.text_field))
-        else:
-            yield Raw(text, origin, label_of(row, unit.language_field), label_of(row, unit.licence_field))
+        yield document_of(unit, row, f"{name}#{number}")
 
 
 def _open(unit: Unit, path: str) -> Any:

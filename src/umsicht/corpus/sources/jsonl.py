@@ -15,17 +15,7 @@ import pyarrow as pa
 import pyarrow.json
 
 from umsicht.corpus.sources import streams
-from umsicht.corpus.sources.unit import (
-    MEMBER_BYTES,
-    Broken,
-    Column,
-    Raw,
-    Unit,
-    label_of,
-    no_text,
-    text_at,
-    too_long,
-)
+from umsicht.corpus.sources.unit import MEMBER_BYTES, Broken, Column, Raw, Unit, document_of, too_long
 
 BLOCK = 4 << 20
 """Bytes that are read at once."""
@@ -87,10 +77,7 @@ def _row(unit: Unit, data: bytes, origin: str) -> Raw | Broken:
         row = orjson.loads(data)
     except orjson.JSONDecodeError as error:
         return Broken(origin, "invalid-json", str(error), len(data))
-    text = text_at(row, unit.text_field)
-    if text is None:
-        return Broken(origin, "no-text", no_text(row, unit.text_field), len(data))
-    return Raw(text, origin, label_of(row, unit.language_field), label_of(row, unit.licence_field))
+    return document_of(unit, row, origin, len(data))
 
 
 def _blocks(stream: streams.Readable, start: int) -> Iterator[tuple[int, bytes | streams.Chained]]:

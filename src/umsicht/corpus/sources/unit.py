@@ -118,7 +118,15 @@ def _said(turn: Any) -> str | None:
     return turn if isinstance(turn, str) else None
 
 
-def no_text(row: Any, field: str) -> str:
+def document_of(unit: Unit, row: Any, origin: str, length: int = 0) -> Raw | Broken:
+    """A row as a document with the labels that its fields give; broken where it has no text."""
+    text = text_at(row, unit.text_field)
+    if text is None:
+        return Broken(origin, "no-text", _no_text(row, unit.text_field), length)
+    return Raw(text, origin, label_of(row, unit.language_field), label_of(row, unit.licence_field))
+
+
+def _no_text(row: Any, field: str) -> str:
     """Why a row is no document, and what it has instead."""
     why = f"no string under {field!r}"
     if not isinstance(row, dict):

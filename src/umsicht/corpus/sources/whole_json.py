@@ -15,8 +15,7 @@ from umsicht.corpus.sources.unit import (
     Column,
     Raw,
     Unit,
-    label_of,
-    no_text,
+    document_of,
     text_at,
     too_long,
 )
@@ -47,11 +46,7 @@ def read_json(unit: Unit, path: str, name: str, limit: int) -> Iterator[Raw | Br
         return
     for number, row in enumerate(_rows(loaded, unit.text_field)):
         origin = f"{name}#{number}"
-        text = row if isinstance(row, str) else text_at(row, unit.text_field)
-        if text is not None:
-            yield Raw(text, origin, label_of(row, unit.language_field), label_of(row, unit.licence_field))
-        else:
-            yield Broken(origin, "no-text", no_text(row, unit.text_field))
+        yield Raw(row, origin) if isinstance(row, str) else document_of(unit, row, origin)
 
 
 def _is_lines(data: bytes) -> bool:
