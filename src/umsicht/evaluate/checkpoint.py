@@ -20,7 +20,6 @@ from umsicht.findings import Finding, UserError
 from umsicht.model import Transformer, load_weights
 from umsicht.recipe.evaluate import EvaluateSettings
 from umsicht.record.artifact import Artifact, Store
-from umsicht.record.ids import file_digest
 from umsicht.record.manifest import read_manifest, verify
 from umsicht.record.progress import QUIET, Progress
 from umsicht.record.run import Run
@@ -85,9 +84,9 @@ def input_of(run: Run, kind: str) -> Artifact:
 def tokenizer_of(run: Run) -> Tokenizer:
     """The tokenizer that the run was trained with, to the byte. Raises UserError where it is gone or was changed since."""
     artifact = input_of(run, "tokenizer")
-    listed = (read_manifest(artifact.path) or {}).get("files", {}).get("tokenizer.json")
     file = artifact.path / "tokenizer.json"
-    if listed is not None and file.is_file() and file_digest(file, fresh=True) != listed["sha256"]:
+    changed = {damage.path for damage in verify(artifact.path) if damage.problem in ("size", "digest")}
+    if file.name in changed:
         raise UserError(
             t("evaluate.tokenizer_changed"),
             where=str(file),
