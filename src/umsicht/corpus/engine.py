@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, Future, as_completed
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from contextlib import contextmanager
-from typing import Any, Protocol, TypeVar
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Generic, Protocol, TypeVar
+
+import pyarrow as pa
 
 from umsicht.findings import UserError
 from umsicht.recipe.corpus import EngineSettings
@@ -14,6 +18,9 @@ from umsicht.words import t
 
 SERIAL_BELOW_BYTES = 200_000_000
 START_TIMEOUT_S = 30
+AHEAD = 4
+"""Tasks handed over for each worker."""
+AHEAD_LEAST = 64
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -55,16 +62,40 @@ class Pool:
         self._executor = executor
 
     def run(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[tuple[int, Result]]:
-        """All tasks at once; whichever is ready first comes first."""
-        futures: dict[Future[Result], int] = {
-            self._executor.submit(function, task): number for number, task in enumerate(tasks)
-        }
+        """Whichever is ready first comes first. A scheduler holds every task that it was handed, so it gets a few for each worker at a time."""
+        left = enumerate(tasks)
+        running: dict[Future[Result], int] = {}
         try:
-            for future in as_completed(futures):
-                yield futures[future], future.result()
+            while True:
+                for number, task in islice(left, max(AHEAD * self.workers, AHEAD_LEAST) - len(running)):
+                    running[self._executor.submit(_Tidy(function), task)] = number
+                if not running:
+                    break
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    yield running.pop(future), future.result()
         finally:
-            for future in futures:
+            for future in running:
                 future.cancel()
+            give_back()
+
+
+@dataclass(frozen=True)
+class _Tidy(Generic[Task, Result]):
+    """A function after which its process gives back what it no longer needs."""
+
+    function: Callable[[Task], Result]
+
+    def __call__(self, task: Task) -> Result:
+        try:
+            return self.function(task)
+        finally:
+            give_back()
+
+
+def give_back() -> None:
+    """Return free memory to the system: Arrow's pool keeps what it freed, and so does the C library behind the system's pool."""
+    pa.default_memory_pool().release_unused()
+    pa.system_memory_pool().release_unused()
 
 
 @contextmanager
@@ -103,6 +134,8 @@ def _dask(settings: EngineSettings) -> Iterator[Engine]:
         "distributed.worker.memory.spill": False,
         "distributed.worker.memory.target": False,
         "distributed.scheduler.allowed-failures": 10,
+        # Nobody looks at a profile of these workers, and it grows for an hour.
+        "distributed.worker.profile.enabled": False,
     }
     with dask.config.set(quiet):
         if settings.address:
