@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
-import random
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from made_texts import sentences
 
 from umsicht.corpus import CorpusInputs, build, documents
 from umsicht.corpus.count import exact
@@ -22,32 +22,6 @@ from umsicht.record import Artifact, Store
 def make(tmp_path: Path, sources: list[dict[str, object]], **settings: object) -> Artifact:
     corpus = CorpusSettings.model_validate({"sources": sources, **settings})
     return build(corpus, CorpusInputs(Store(tmp_path / "artifacts"), root=tmp_path))
-
-
-WORDS = [
-    "amber",
-    "bridge",
-    "candle",
-    "dune",
-    "ember",
-    "fern",
-    "grove",
-    "harbour",
-    "iron",
-    "jasper",
-    "kelp",
-    "lantern",
-    "moss",
-    "nettle",
-    "oak",
-    "pebble",
-]
-
-
-def sentences(n: int, seed: int = 0) -> list[str]:
-    """Texts that hardly share a run of five words."""
-    rng = random.Random(seed)
-    return [f"{k} " + " ".join(rng.choice(WORDS) for _ in range(14)) + "." for k in range(n)]
 
 
 def test_every_document_comes_out_once(tmp_path: Path) -> None:
@@ -211,23 +185,23 @@ def test_a_file_that_changes_while_read_stops_the_build(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_build_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from umsicht.corpus import flow
+    from umsicht.corpus import read
 
     (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in sentences(200)))
     sources = [{"name": "s", "path": "a.jsonl"}]
     whole = make(
         tmp_path / "whole", [{"name": "s", "path": str(tmp_path / "a.jsonl")}], partition_bytes=10_000
     )
-    real = flow.prepare
+    real = read.prepare
     calls: list[int] = []
 
-    def dies_at_the_third(task: flow.PrepareTask) -> dict[str, object]:
+    def dies_at_the_third(task: read.PrepareTask) -> dict[str, object]:
         calls.append(task.number)
         if len(calls) == 3:
             raise KeyboardInterrupt
         return real(task)
 
-    monkeypatch.setattr(flow, "prepare", dies_at_the_third)
+    monkeypatch.setattr(read, "prepare", dies_at_the_third)
     with pytest.raises(KeyboardInterrupt):
         make(tmp_path, sources, partition_bytes=10_000)
     again = make(tmp_path, sources, partition_bytes=10_000)

@@ -22,6 +22,7 @@ from umsicht.corpus.independence import RunsTask, overlap_of, validation_runs
 from umsicht.corpus.index import ROW, open_rows, save_array
 from umsicht.corpus.kernels.scan import build_table
 from umsicht.corpus.lines import COUNT, merge_lines, merge_tasks
+from umsicht.corpus.listing import save_listing
 from umsicht.corpus.near import NearJob, find_near, tasks
 from umsicht.corpus.near.run import BYTES_A_KEY
 from umsicht.corpus.near.tasks import STAYS, BucketTask, SketchTask, SpanFile, pair_bucket, sketch_part
@@ -58,7 +59,7 @@ def test_lines_of_many_partitions_are_merged_with_few_files_mapped(
         np.save(files[-1], table)
     mapped = Mapped(open_rows)
     monkeypatch.setattr(lines, "open_rows", mapped)
-    parts = merge_tasks(files, 500 * FILES, [2], 400 * 600, tmp_path)
+    parts = merge_tasks(save_listing(tmp_path / "files.json", files), 500 * FILES, [2], 400 * 600, tmp_path)
     assert len(parts) == 10
     assert sum(merge_lines(part)["lines"] for part in parts) == 0
     assert 1 <= mapped.most <= 2
@@ -93,7 +94,7 @@ def test_runs_of_validation_are_those_of_all_its_files(tmp_path: Path) -> None:
     one, two = tmp_path / "a.parquet", tmp_path / "b.parquet"
     for path, mine in ((one, texts[:2]), (two, texts[2:])):
         write_table(pa.table({"text": pa.array(mine, pa.large_string())}), path)
-    known = validation_runs(RunsTask((str(one), str(two)), str(tmp_path)))
+    known = validation_runs(RunsTask(save_listing(tmp_path / "files.json", [one, two]), str(tmp_path)))
     assert known["documents"] == 7
     assert np.bincount(np.load(tmp_path / "owners.npy"), minlength=7).tolist() == [8] * 6 + [0]
     assert overlap_of(tmp_path, 7, []).tolist() == [0.0] * 7
@@ -117,7 +118,7 @@ def test_passes_over_documents_stay_within_their_memory(tmp_path: Path) -> None:
         rows["hi"] = rng.integers(0, 2**64 - 1, len(rows), np.uint64)
         indexes.append(tmp_path / f"{number}.npy")
         np.save(indexes[-1], rows)
-    parts = exact_tasks(indexes, documents, limit, tmp_path)
+    parts = exact_tasks(save_listing(tmp_path / "indexes.json", indexes), documents, limit, tmp_path)
     assert len(parts) == documents * BYTES_A_ROW // limit
     tracemalloc.start()
     assert sum(find_exact(part)["drops"] for part in parts) == 0
@@ -142,8 +143,7 @@ def test_a_pass_over_keys_that_are_all_shared_takes_what_was_reckoned(tmp_path: 
         0,
         (1 << 52) - 1,
         bits,
-        outputs,
-        (0, count),
+        save_listing(tmp_path / "parts.json", outputs, [count, count]),
         str(tmp_path / "state.npy"),
         "",
         str(tmp_path / "pairs.npy"),

@@ -2,54 +2,30 @@
 
 from __future__ import annotations
 
-import json
-import random
+import pickle
 import signal
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 from bench.corpus.cluster import cluster, killed_midway
+from made_texts import write_texts
 
 from umsicht.corpus import CorpusInputs, build
+from umsicht.corpus.engine import Serial
 from umsicht.corpus.stage import build_share
 from umsicht.findings import UserError
 from umsicht.recipe.corpus import CorpusSettings
 from umsicht.record import Artifact, Store
 
-WORDS = [
-    "amber",
-    "bridge",
-    "candle",
-    "dune",
-    "ember",
-    "fern",
-    "grove",
-    "harbour",
-    "iron",
-    "jasper",
-    "kelp",
-    "lantern",
-]
 
-
-def write_texts(path: Path, n: int) -> None:
-    rng = random.Random(1)
-    made: list[str] = []
-    with path.open("w", encoding="utf-8") as file:
-        for k in range(n):
-            if made and rng.random() < 0.2:
-                text = rng.choice(made)[: rng.randint(200, 2000)]
-            else:
-                text = f"{k} " + " ".join(rng.choice(WORDS) + str(rng.randint(0, 9)) for _ in range(90))
-            made.append(text)
-            file.write(json.dumps({"text": text}) + "\n")
-
-
-def settings_for(path: Path, **engine: object) -> CorpusSettings:
+def settings_for(path: Path, partition_bytes: int = 200_000, **engine: object) -> CorpusSettings:
     return CorpusSettings.model_validate(
         {
             "sources": [{"name": "s", "path": str(path), "licence": "CC0-1.0", "language": "en"}],
-            "partition_bytes": 200_000,
+            "partition_bytes": partition_bytes,
             "engine": engine,
         }
     )
@@ -72,6 +48,35 @@ def test_shares_of_a_job_array_add_up(tmp_path: Path) -> None:
     assert made.id == whole.id and contents(made) == contents(whole)
     with pytest.raises(UserError):
         build_share(settings, shared, (4, 3))
+
+
+class Weighing(Serial):
+    """Runs tasks and keeps, by function, how many there were and the size of the largest on its way to a worker."""
+
+    def __init__(self) -> None:
+        self.tasks: dict[str, int] = {}
+        self.bytes: dict[str, int] = {}
+
+    def run(self, function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[tuple[int, Any]]:
+        todo, name = list(tasks), function.__name__
+        self.tasks[name] = self.tasks.get(name, 0) + len(todo)
+        self.bytes[name] = max(self.bytes.get(name, 0), *(len(pickle.dumps(task)) for task in todo))
+        return super().run(function, todo)
+
+
+def test_a_task_is_no_larger_where_there_are_more_partitions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_texts(tmp_path / "a.jsonl", 150)
+    few, many = Weighing(), Weighing()
+    for name, engine, partition in (("a", few, 60_000), ("b", many, 10_000)):
+        monkeypatch.setattr("umsicht.corpus.stage.open_engine", lambda *_, engine=engine: nullcontext(engine))
+        build(settings_for(tmp_path / "a.jsonl", partition), CorpusInputs(Store(tmp_path / name)))
+    assert many.tasks["finish"] > 3 * few.tasks["finish"] and set(many.bytes) == set(few.bytes)
+    digits_of_numbers = 16
+    assert {
+        name: size for name, size in many.bytes.items() if size > few.bytes[name] + digits_of_numbers
+    } == {}
 
 
 def test_a_scheduler_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

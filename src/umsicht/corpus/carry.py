@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,31 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from umsicht.corpus.document import DROPPED_SCHEMA
-from umsicht.corpus.index import Rows, hex_id, open_rows, text_hash
+from umsicht.corpus.index import Rows, hex_id, text_hash
 from umsicht.corpus.kernels.spans import Spans, spans_of
 from umsicht.corpus.ledger import Ledger
-
-
-@dataclass(frozen=True)
-class Names:
-    """Ids of documents by number, out of the indexes of all partitions."""
-
-    indexes: tuple[str, ...]
-    offsets: tuple[int, ...]
-
-    def ids_of(self, numbers: npt.NDArray[np.integer[Any]]) -> list[str]:
-        """The ids that documents had when they were read; every index is opened once."""
-        ids = [""] * len(numbers)
-        parts = np.searchsorted(self.offsets, numbers, "right") - 1
-        for part in np.unique(parts).tolist():
-            rows = open_rows(Path(self.indexes[part]))
-            places = np.flatnonzero(parts == part)
-            chosen = rows[numbers[places].astype(np.int64) - self.offsets[part]]
-            for place, hi, lo in zip(
-                places.tolist(), chosen["hi"].tolist(), chosen["lo"].tolist(), strict=True
-            ):
-                ids[place] = hex_id(hi, lo)
-        return ids
 
 
 @dataclass

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from umsicht.corpus.context import Context, Partitions
 from umsicht.corpus.index import DROP, open_rows
+from umsicht.corpus.listing import open_listing
+from umsicht.words import t
 
 BYTES_A_ROW = 200
 """Memory of one document in a pass: hash and position as read, put together and in order, and what ordering takes."""
@@ -23,18 +25,29 @@ class ExactTask:
     first: int
     last: int
     """Hashes whose upper half is in `first <= hi <= last`."""
-    indexes: tuple[str, ...]
+    indexes: str
+    """List of the indexes of all partitions."""
     output: str
 
 
-def exact_tasks(indexes: Sequence[Path], rows: int, memory_bytes: int, folder: Path) -> list[ExactTask]:
-    """Ranges of the hash space, so many that one fits into memory."""
+def run(context: Context, partitions: Partitions) -> list[str]:
+    """Files of the documents that go, each sorted by partition."""
+    tasks = exact_tasks(
+        partitions.listing,
+        sum(partitions.counts),
+        context.task_memory_bytes,
+        context.work.stage("exact"),
+    )
+    return [result["file"] for result in context.run("exact", find_exact, tasks, t("corpus.stage.exact"))]
+
+
+def exact_tasks(indexes: str, rows: int, memory_bytes: int, folder: Path) -> list[ExactTask]:
+    """Ranges of the hash space, so many that one fits into memory; `indexes` is the list of the files of `rows` documents."""
     passes = max(1, -(-rows * BYTES_A_ROW // memory_bytes))
     edges = [(1 << 64) * number // passes for number in range(passes + 1)]
-    names = tuple(str(path) for path in indexes)
     return [
         ExactTask(
-            number, edges[number], edges[number + 1] - 1, names, str(folder / f"{number:05d}.drops.npy")
+            number, edges[number], edges[number + 1] - 1, indexes, str(folder / f"{number:05d}.drops.npy")
         )
         for number in range(passes)
     ]
@@ -44,7 +57,7 @@ def find_exact(task: ExactTask) -> dict[str, Any]:
     """Write the drops of one hash range, sorted by partition: of equal texts the first in reading order stays."""
     found = [np.empty((0, 2), np.uint64)]
     positions = [np.empty((0, 2), np.uint32)]
-    for part, name in enumerate(task.indexes):
+    for part, name in enumerate(open_listing(task.indexes).files):
         rows = open_rows(Path(name))
         hi = rows["hi"]
         inside = np.flatnonzero((hi >= np.uint64(task.first)) & (hi <= np.uint64(task.last)))

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from umsicht.corpus.carry import Names
 from umsicht.corpus.document import read_columns
+from umsicht.corpus.index import ids_of
+from umsicht.corpus.listing import Listing
 
 CLUSTERS = 40
 MEMBERS = 5
@@ -18,13 +19,13 @@ LINES = 10
 LONGEST_LINE = 300
 
 
-def clusters(drops: npt.NDArray[Any], names: Names) -> list[dict[str, Any]]:
+def clusters(drops: npt.NDArray[Any], indexes: Listing) -> list[dict[str, Any]]:
     """The largest clusters: the kept document and how many went for it."""
     kept, counts = np.unique(drops["earlier"], return_counts=True)
     places = np.lexsort((kept, -counts))[:CLUSTERS]
     members = [drops[drops["earlier"] == kept[place]][:MEMBERS] for place in places]
     numbers = np.concatenate([kept[places], *(mine["later"] for mine in members)])
-    names_of = dict(zip(numbers.tolist(), names.ids_of(numbers), strict=True))
+    names_of = dict(zip(numbers.tolist(), ids_of(indexes, numbers), strict=True))
     return [
         {
             "kept": names_of[int(kept[place])],

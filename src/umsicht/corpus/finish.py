@@ -4,6 +4,7 @@ validation, or among the drops with a reason."""
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,17 +12,69 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from umsicht.corpus.carry import Carry, Names
+from umsicht.corpus.carry import Carry
+from umsicht.corpus.context import Context, Partitions
 from umsicht.corpus.document import read_columns, write_table
 from umsicht.corpus.independence import save_training
-from umsicht.corpus.index import drops_of, hex_id, open_rows
+from umsicht.corpus.index import drops_of, hex_id, ids_of, open_rows
 from umsicht.corpus.kernels.spans import Spans, spans_of
+from umsicht.corpus.listing import Listing, open_listing, save_listing
 from umsicht.corpus.near.tasks import VALIDATION
+from umsicht.corpus.pieces import lines_path, paragraphs_path
 from umsicht.corpus.protect import Fingerprint, scan
+from umsicht.words import t
 
 EXAMPLES = 20
 HISTOGRAM = tuple(2**k for k in range(5, 24))
 """Upper edges, in bytes, of the histogram of document lengths."""
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """Files of what the stages before have decided; empty where a stage is switched off."""
+
+    exact: Sequence[str]
+    near: str
+    boilerplate: Sequence[str]
+    paragraphs: str
+
+
+def run(context: Context, partitions: Partitions, decisions: Decisions) -> list[dict[str, Any]]:
+    """Results of `finish` for all partitions, whose files lie in the folder of the stage `write`."""
+    tasks = _tasks(context, partitions, decisions)
+    sizes = [part.bytes / 1e6 for part in partitions.parts]
+    finished = context.run("write", finish, tasks, t("corpus.stage.write"), sizes)
+    for result in finished:
+        context.ledger.merge(result["ledger"])
+    return finished
+
+
+def _tasks(context: Context, partitions: Partitions, decisions: Decisions) -> list[FinishTask]:
+    read, write = partitions.folder, context.work.stage("write")
+    exact = save_listing(write / "exact.json", decisions.exact)
+    boilerplate = save_listing(write / "boilerplate.json", decisions.boilerplate)
+    return [
+        FinishTask(
+            number,
+            part.key,
+            part.slices,
+            part.sources,
+            str(part.table),
+            str(context.state),
+            partitions.listing,
+            exact,
+            decisions.near,
+            boilerplate,
+            str(lines_path(read, part.key)),
+            str(paragraphs_path(read, part.key)),
+            decisions.paragraphs,
+            str(context.fingerprints) if context.protected.sets else "",
+            context.protected.works,
+            context.settings.min_document_bytes,
+            str(write),
+        )
+        for number, part in enumerate(partitions.parts)
+    ]
 
 
 @dataclass(frozen=True)
@@ -34,10 +87,13 @@ class FinishTask:
     sources: tuple[int, ...]
     table: str
     state: str
-    names: Names
-    exact: tuple[str, ...]
+    indexes: str
+    """List of the indexes of all partitions."""
+    exact: str
+    """List of the files of exact duplicates."""
     near: str
-    boilerplate: tuple[str, ...]
+    boilerplate: str
+    """List of the files of boilerplate lines."""
     lines: str
     """File of the partition's lines."""
     spans: str
@@ -50,17 +106,18 @@ class FinishTask:
 
 def finish(task: FinishTask) -> dict[str, Any]:
     """Carry out all decisions on one partition; return counts by source and slice, and examples."""
-    rows = open_rows(Path(task.names.indexes[task.part]))
-    offset = task.names.offsets[task.part]
+    indexes = open_listing(task.indexes)
+    rows = open_rows(Path(indexes.files[task.part]))
+    offset = indexes.offsets[task.part]
     state = np.load(task.state, mmap_mode="r")[offset : offset + len(rows)]
     carry = Carry(read_columns(task.table), rows, state == VALIDATION, task.min_document_bytes)
     _exact(task, carry)
     carry.count("exact")
-    _near(task, carry, offset)
+    _near(task, carry, indexes)
     carry.count("near")
     boilerplate = _lines(task, carry)
     carry.count("lines")
-    _paragraphs(task, carry)
+    _paragraphs(task, carry, indexes)
     carry.count("paragraphs")
     protected = _protect(task, carry)
     carry.count("protect")
@@ -88,25 +145,26 @@ def finish(task: FinishTask) -> dict[str, Any]:
 
 
 def _exact(task: FinishTask, carry: Carry) -> None:
-    for row in drops_of([Path(name) for name in task.exact], task.part)["row"].tolist():
+    for row in drops_of(open_listing(task.exact).files, task.part)["row"].tolist():
         name = hex_id(int(carry.rows["hi"][row]), int(carry.rows["lo"][row]))
         carry.drop(row, "exact", "duplicate", f"same text as {name}")
 
 
-def _near(task: FinishTask, carry: Carry, offset: int) -> None:
+def _near(task: FinishTask, carry: Carry, indexes: Listing) -> None:
     if not task.near:
         return
+    offset = indexes.offsets[task.part]
     drops = open_rows(Path(task.near))
     first, last = np.searchsorted(drops["later"], [offset, offset + len(carry.rows)])
     mine = np.array(drops[first:last])
-    kept = task.names.ids_of(mine["earlier"])
+    kept = ids_of(indexes, mine["earlier"])
     for (later, _, score, jaccard), name in zip(mine.tolist(), kept, strict=True):
         reason = "near-duplicate" if jaccard >= score else "contained"
         carry.drop(later - offset, "near", reason, f"of {name}; jaccard {jaccard:.2f}, score {score:.2f}")
 
 
 def _lines(task: FinishTask, carry: Carry) -> list[dict[str, Any]]:
-    known = [open_rows(Path(name)) for name in task.boilerplate]
+    known = [open_rows(Path(name)) for name in open_listing(task.boilerplate).files]
     if not sum(map(len, known)):
         return []
     table = np.concatenate(known)
@@ -134,14 +192,14 @@ def _by_source(hashes: npt.NDArray[np.uint64], source: npt.NDArray[np.uint64]) -
     return hashes ^ (source * np.uint64(0x9E3779B97F4A7C15))
 
 
-def _paragraphs(task: FinishTask, carry: Carry) -> None:
+def _paragraphs(task: FinishTask, carry: Carry, indexes: Listing) -> None:
     if not task.paragraphs:
         return
-    drops = drops_of([Path(task.paragraphs)], task.part)
+    drops = drops_of([task.paragraphs], task.part)
     places = open_rows(Path(task.spans))[drops["row"]].tolist()
     spots = []
-    offsets = np.array(task.names.offsets, np.int64)
-    kept_ids = task.names.ids_of(offsets[drops["kept_part"]] + drops["kept_row"])
+    offsets = np.array(indexes.offsets, np.int64)
+    kept_ids = ids_of(indexes, offsets[drops["kept_part"]] + drops["kept_row"])
     for score, (row, start, end), kept in zip(drops["score"].tolist(), places, kept_ids, strict=True):
         if not carry.alive[row]:
             continue

@@ -9,18 +9,76 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.parquet as pq
 
+from umsicht.corpus.context import Context, Partitions
 from umsicht.corpus.document import DROPPED_SCHEMA, read_columns, write_table
 from umsicht.corpus.kernels.scan import build_filter, build_table
 from umsicht.corpus.kernels.spans import Spans, different, run_sets, runs_in, spans_of
+from umsicht.corpus.listing import open_listing, save_listing
 from umsicht.corpus.protect import RUN
+from umsicht.corpus.work import Result
+from umsicht.words import t
 
 LARGEST_OVERLAP = 0.5
+
+
+def run(context: Context, partitions: Partitions, finished: Sequence[Result]) -> list[Path]:
+    """Take validation documents out that training knows piece by piece; returns the files of what went. Changes results of `finish` to tell of it."""
+    write, folder = context.work.stage("write"), context.work.stage("overlap")
+    holders = [result for result in finished if result["files"]["val"]]
+    if not holders:
+        return []
+    overlap = _overlap(context, partitions, finished, [write / result["files"]["val"] for result in holders])
+    left, first = [], 0
+    for result in holders:
+        path = write / result["files"]["val"]
+        mine = overlap[first : first + pq.ParquetFile(path).metadata.num_rows]
+        first += len(mine)
+        if (mine > LARGEST_OVERLAP).any():
+            left.append(_leave(result, pq.read_table(path), mine, folder))
+    return left
+
+
+def _overlap(
+    context: Context, partitions: Partitions, finished: Sequence[Result], files: Sequence[Path]
+) -> npt.NDArray[np.float64]:
+    """Share of every validation document in `files`, in order, that stands in training."""
+    write, folder = context.work.stage("write"), context.work.stage("overlap")
+    title = t("corpus.stage.overlap")
+    runs = RunsTask(save_listing(folder / "validation.json", files), str(folder))
+    known = context.run("validation-runs", validation_runs, [runs], title)
+    tasks = [
+        OverlapTask(
+            str(part.table),
+            str(write / result["training"]),
+            str(folder / "table.npz"),
+            str(folder / f"{result['files']['train']}.npy"),
+        )
+        for part, result in zip(partitions.parts, finished, strict=True)
+        if result["files"]["train"]
+    ]
+    found = context.run("overlap", find_overlap, tasks, title)
+    return overlap_of(folder, known[0]["documents"], [result["file"] for result in found])
+
+
+def _leave(result: Result, table: pa.Table, overlap: npt.NDArray[np.float64], folder: Path) -> Path:
+    """Part the validation documents of one partition, and change its result accordingly."""
+    name = result["files"]["val"]
+    gone = folder / f"{name}.gone.parquet"
+    stays = part_ways(table, overlap, folder / name, gone)
+    result["files"]["val"] = f"../overlap/{name}" if stays.any() else ""
+    result["reasons"].append(["train", "overlaps-training", int((~stays).sum())])
+    for row in table.select(["domain", "language", "bytes"]).filter(pa.array(~stays)).to_pylist():
+        entry = result["slices"][f"{row['domain']}.{row['language']}"]
+        entry["val"] = [entry["val"][0] - 1, entry["val"][1] - row["bytes"]]
+        if not entry["val"][0]:
+            del entry["val"]
+    return gone
 
 
 @dataclass(frozen=True)
@@ -51,7 +109,7 @@ def _training(task: OverlapTask) -> tuple[Spans, Spans]:
     return whole.take(same), Spans(texts, offsets[:-1].copy(), offsets[1:].copy())
 
 
-def find_overlap(task: OverlapTask) -> dict[str, Any]:
+def find_overlap(task: OverlapTask) -> Result:
     """Write the validation runs that stand in what training has of one partition."""
     with np.load(task.table) as stored:
         table, mask = stored["table"], stored["mask"]
@@ -64,16 +122,17 @@ def find_overlap(task: OverlapTask) -> dict[str, Any]:
 class RunsTask:
     """All files of validation documents, and the folder for what is known of them."""
 
-    files: tuple[str, ...]
+    files: str
+    """Their list."""
     folder: str
 
 
-def validation_runs(task: RunsTask) -> dict[str, Any]:
+def validation_runs(task: RunsTask) -> Result:
     """Write the runs of 13 words of all validation documents (`hashes.npy`, and the document of each, `owners.npy`) and the table that they are
     looked up in (`table.npz`). Files are read one at a time; documents shorter than a run have none.
     """
     hashes, owners, documents = [np.empty(0, np.uint64)], [np.empty(0, np.uint32)], 0
-    for name in task.files:
+    for name in open_listing(task.files).files:
         spans = spans_of(read_columns(name, ["text"]).column("text"))
         found, offsets, _ = run_sets(spans, RUN, RUN, np.ones(len(spans), bool))
         hashes.append(found.copy())

@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
+from umsicht.corpus.listing import Listing
+
 ROW = np.dtype([("hi", "<u8"), ("lo", "<u8"), ("bytes", "<u4"), ("slice", "<u2"), ("source", "<u2")])
 """The 128-bit hash of the text, its size, and the numbers of its slice and source in the partition's own lists."""
 
@@ -72,11 +74,25 @@ def save_rows(path: Path, chunks: Sequence[Rows]) -> None:
             chunk.tofile(file)
 
 
-def drops_of(files: Sequence[Path], part: int) -> Rows:
+def ids_of(indexes: Listing, numbers: npt.NDArray[np.integer[Any]]) -> list[str]:
+    """The ids that documents had when they were read, by number through all partitions; every index is opened once."""
+    ids = [""] * len(numbers)
+    offsets = np.array(indexes.offsets, np.int64)
+    parts = np.searchsorted(offsets, numbers, "right") - 1
+    for part in np.unique(parts).tolist():
+        rows = open_rows(Path(indexes.files[part]))
+        places = np.flatnonzero(parts == part)
+        chosen = rows[numbers[places].astype(np.int64) - offsets[part]]
+        for place, hi, lo in zip(places.tolist(), chosen["hi"].tolist(), chosen["lo"].tolist(), strict=True):
+            ids[place] = hex_id(hi, lo)
+    return ids
+
+
+def drops_of(files: Sequence[str], part: int) -> Rows:
     """All drops of one partition out of files that are sorted by partition."""
     found = []
-    for path in files:
-        drops = open_rows(path)
+    for name in files:
+        drops = open_rows(Path(name))
         first, last = np.searchsorted(drops["part"], [part, part + 1])
         if last > first:
             found.append(np.array(drops[first:last]))

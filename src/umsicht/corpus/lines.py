@@ -10,10 +10,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from umsicht.corpus import examples
+from umsicht.corpus.context import Context, Partitions
 from umsicht.corpus.index import open_rows
 from umsicht.corpus.kernels.spans import different
+from umsicht.corpus.listing import open_listing, save_listing
 from umsicht.corpus.near.tasks import GONE
+from umsicht.corpus.pieces import lines_path
 from umsicht.recipe.corpus import LineSettings
+from umsicht.words import t
 
 COUNT = np.dtype(
     [
@@ -31,6 +36,47 @@ COUNT = np.dtype(
 BYTES_A_LINE = 400
 """Memory of one line in a pass, as measured: its row read, sorted and merged."""
 TOP_LINES = 100
+
+
+def run(context: Context, partitions: Partitions) -> list[str]:
+    """Files of the lines that are boilerplate, one a range of hashes; none where the stage is switched off."""
+    settings = context.settings.dedupe.lines
+    if not settings.enabled:
+        return []
+    folder, title = context.work.stage("lines"), t("corpus.stage.lines")
+    counted = context.run("lines", count_lines, _count_tasks(context, partitions, folder), title)
+    needed = [
+        needed_documents(context.ledger.get(name, "normalise")[0], settings) for name in context.source_names
+    ]
+    merges = merge_tasks(
+        save_listing(folder / "counted.json", [result["file"] for result in counted]),
+        sum(result["lines"] for result in counted),
+        needed,
+        context.task_memory_bytes,
+        folder,
+    )
+    merged = context.run("lines-merge", merge_lines, merges, title)
+    context.notes["top_lines"] = examples.top_lines(
+        top_lines([np.load(result["top"]) for result in merged]),
+        context.source_names,
+        [part.table for part in partitions.parts],
+    )
+    return [result["file"] for result in merged]
+
+
+def _count_tasks(context: Context, partitions: Partitions, folder: Path) -> list[LinesTask]:
+    return [
+        LinesTask(
+            number,
+            str(lines_path(partitions.folder, part.key)),
+            str(part.index),
+            part.sources,
+            str(context.state),
+            offset,
+            str(folder / f"{part.key}.lines.npy"),
+        )
+        for number, (part, offset) in enumerate(zip(partitions.parts, partitions.offsets, strict=True))
+    ]
 
 
 @dataclass(frozen=True)
@@ -102,22 +148,21 @@ class MergeTask:
 
     first: int
     last: int
-    files: tuple[str, ...]
+    files: str
+    """List of what was counted, by partition."""
     needed: tuple[int, ...]
     """Documents that a line must stand in, by source."""
     output: str
 
 
 def merge_tasks(
-    files: Sequence[str], lines: int, needed: Sequence[int], memory_bytes: int, folder: Path
+    files: str, lines: int, needed: Sequence[int], memory_bytes: int, folder: Path
 ) -> list[MergeTask]:
     """Ranges of the hash space, so many that one fits into memory."""
     passes = max(1, -(-lines * BYTES_A_LINE // memory_bytes))
     edges = [(1 << 64) * number // passes for number in range(passes + 1)]
     return [
-        MergeTask(
-            edges[n], edges[n + 1] - 1, tuple(files), tuple(needed), str(folder / f"{n:05d}.merged.npy")
-        )
+        MergeTask(edges[n], edges[n + 1] - 1, files, tuple(needed), str(folder / f"{n:05d}.merged.npy"))
         for n in range(passes)
     ]
 
@@ -125,7 +170,7 @@ def merge_tasks(
 def merge_lines(task: MergeTask) -> dict[str, Any]:
     """Write the lines of one hash range that are boilerplate, sorted by hash."""
     found = []
-    for name in task.files:
+    for name in open_listing(task.files).files:
         counted = open_rows(Path(name))
         low = np.searchsorted(counted["hash"], np.uint64(task.first), "left")
         high = np.searchsorted(counted["hash"], np.uint64(task.last), "right")

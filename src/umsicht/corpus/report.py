@@ -4,32 +4,27 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
+from umsicht.corpus.context import Context, Partitions
 from umsicht.corpus.findings import findings_of
 from umsicht.corpus.finish import HISTOGRAM
-from umsicht.corpus.ledger import STAGES, Ledger
-from umsicht.corpus.sources import SourcePlan
+from umsicht.corpus.ledger import STAGES
 from umsicht.corpus.split import slice_sizes, target_bytes
-from umsicht.recipe.corpus import CorpusSettings
 
 BROKEN_SHOWN = 200
 LINES_SHOWN = 50
 
 
 def make_report(
-    settings: CorpusSettings,
-    plan: SourcePlan,
+    context: Context,
+    partitions: Partitions,
     prepared: Sequence[Mapping[str, Any]],
     finished: Sequence[Mapping[str, Any]],
-    ledger: Ledger,
-    parts: Sequence[Mapping[str, Any]],
-    indexes: Sequence[Path],
-    notes: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Everything that `umsicht corpus report` shows, as plain JSON."""
-    sizes = slice_sizes(parts, indexes)
+    settings, plan, ledger = context.settings, context.plan, context.ledger
+    sizes = slice_sizes(partitions.parts)
     report: dict[str, Any] = {
         "schema": 1,
         "stages": list(STAGES),
@@ -64,7 +59,7 @@ def make_report(
         "unread_files": list(plan.unread[:BROKEN_SHOWN]),
         "n_unread_files": len(plan.unread),
         "disk_bytes": plan.bytes,
-        **notes,
+        **context.notes,
     }
     report["findings"] = [finding.to_dict() for finding in findings_of(report, settings)]
     return report

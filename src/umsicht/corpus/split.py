@@ -6,14 +6,13 @@ target had already chosen behind one that it had not.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from umsicht.corpus.context import Part
 from umsicht.corpus.index import Rows, open_rows
 from umsicht.recipe.corpus import ValidationSplitSettings
 
@@ -36,14 +35,14 @@ def keyed(lo: npt.NDArray[np.uint64], seed: int) -> npt.NDArray[np.uint64]:
     return mixed ^ (mixed >> np.uint64(31))
 
 
-def slice_sizes(parts: Sequence[Mapping[str, Any]], indexes: Sequence[Path]) -> dict[str, SliceSize]:
+def slice_sizes(parts: Sequence[Part]) -> dict[str, SliceSize]:
     """Documents and bytes of every slice."""
     sizes: dict[str, list[int]] = {}
-    for part, path in zip(parts, indexes, strict=True):
-        rows = open_rows(path)
-        count = np.bincount(rows["slice"], minlength=len(part["slices"]))
-        size = np.bincount(rows["slice"], weights=rows["bytes"], minlength=len(part["slices"]))
-        for name, documents, total in zip(part["slices"], count, size, strict=True):
+    for part in parts:
+        rows = open_rows(part.index)
+        count = np.bincount(rows["slice"], minlength=len(part.slices))
+        size = np.bincount(rows["slice"], weights=rows["bytes"], minlength=len(part.slices))
+        for name, documents, total in zip(part.slices, count, size, strict=True):
             known = sizes.setdefault(name, [0, 0])
             known[0] += int(documents)
             known[1] += int(total)
@@ -58,28 +57,27 @@ def target_bytes(size: SliceSize, settings: ValidationSplitSettings) -> int:
     return int(min(wanted, settings.max_bytes, size.bytes * settings.largest_share))
 
 
-def choose_validation(
-    parts: Sequence[Mapping[str, Any]], indexes: Sequence[Path], settings: ValidationSplitSettings
-) -> dict[str, npt.NDArray[np.uint64]]:
-    """For each slice the chosen hashes as rows (hi, lo), in the seeded order.
+def choose_validation(parts: Sequence[Part], settings: ValidationSplitSettings) -> npt.NDArray[np.uint64]:
+    """The chosen hashes `[documents, 2]` as (hi, lo): slice by slice, each in its seeded order.
 
     Documents are taken in that order as long as they fit under the target; one that does not fit is passed over.
     """
-    sizes = slice_sizes(parts, indexes)
+    sizes = slice_sizes(parts)
     candidates: dict[str, list[Rows]] = {name: [] for name in sizes}
-    for part, path in zip(parts, indexes, strict=True):
-        rows = open_rows(path)
+    for part in parts:
+        rows = open_rows(part.index)
         order = keyed(rows["lo"], settings.seed)
-        for number, name in enumerate(part["slices"]):
+        for number, name in enumerate(part.slices):
             share = min(1.0, OVERSAMPLE * target_bytes(sizes[name], settings) / max(sizes[name].bytes, 1))
             few = sizes[name].documents <= 1_000
             limit = np.uint64(0xFFFFFFFFFFFFFFFF if few or share >= 1 else int(share * 2.0**64))
             candidates[name].append(np.array(rows[(rows["slice"] == number) & (order <= limit)]))
-    return {
-        name: _fill(np.concatenate(found), target_bytes(sizes[name], settings), settings.seed)
+    chosen = [
+        _fill(np.concatenate(found), target_bytes(sizes[name], settings), settings.seed)
         for name, found in candidates.items()
         if found
-    }
+    ]
+    return np.concatenate([np.empty((0, 2), np.uint64), *chosen])
 
 
 def _fill(rows: Rows, target: int, seed: int) -> npt.NDArray[np.uint64]:
@@ -96,13 +94,6 @@ def _fill(rows: Rows, target: int, seed: int) -> npt.NDArray[np.uint64]:
     return np.array(chosen, np.uint64).reshape(-1, 2)
 
 
-def is_chosen(
-    rows: Rows, names: Iterable[str], chosen: Mapping[str, npt.NDArray[np.uint64]]
-) -> npt.NDArray[np.bool_]:
+def is_chosen(rows: Rows, chosen: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
     """Which rows of a partition are validation documents. A text chosen in one slice is validation in every slice."""
-    picked = [pairs for pairs in chosen.values() if len(pairs)]
-    if not picked or not len(rows):
-        return np.zeros(len(rows), bool)
-    pairs = np.concatenate(picked)
-    low = np.isin(rows["lo"], pairs[:, 1])
-    return low & np.isin(rows["hi"], pairs[:, 0])
+    return np.isin(rows["lo"], chosen[:, 1]) & np.isin(rows["hi"], chosen[:, 0])

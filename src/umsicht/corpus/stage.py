@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from umsicht.corpus.context import Context
 from umsicht.corpus.engine import open_engine
 from umsicht.corpus.label.batch import check_filters
 from umsicht.corpus.protected_sets import Protected, plan_protected
@@ -66,9 +67,10 @@ def build(settings: CorpusSettings, inputs: CorpusInputs, *, progress: Progress 
     work = Workspace(inputs.store.root, inputs.name, planned.identity)
 
     def make(folder: Path) -> dict[str, Any]:
-        with _flow(settings, planned, work, progress) as flow:
-            report: dict[str, Any] = flow.run(folder)
-            return report
+        from umsicht.corpus.flow import run
+
+        with _context(settings, planned, work, progress) as context:
+            return run(context, folder)
 
     artifact = inputs.store.build(
         KIND,
@@ -94,14 +96,16 @@ def build_share(
         raise UserError(t("corpus.share.what", k=k, n=n), where="--partition", fix=t("corpus.share.fix"))
     planned = _plan(settings, inputs, progress)
     work = Workspace(inputs.store.root, inputs.name, planned.identity)
-    with _flow(settings, planned, work, progress) as flow:
-        flow.prepare(only=share)
+    from umsicht.corpus.read import run_tasks
+
+    with _context(settings, planned, work, progress) as context:
+        run_tasks(context, share)
     return work.folder
 
 
 @contextmanager
-def _flow(settings: CorpusSettings, planned: _Planned, work: Workspace, progress: Progress) -> Iterator[Any]:
-    from umsicht.corpus.flow import Flow
-
+def _context(
+    settings: CorpusSettings, planned: _Planned, work: Workspace, progress: Progress
+) -> Iterator[Context]:
     with open_engine(settings.engine, planned.plan.bytes) as engine:
-        yield Flow(settings, planned.plan, planned.protected, work, engine, progress)
+        yield Context(settings, planned.plan, planned.protected, work, engine, progress)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from umsicht.corpus.engine import Engine, share_of
+from umsicht.corpus.listing import save_listing
 from umsicht.corpus.near import tasks
-from umsicht.corpus.near.tasks import PAIR, BucketTask, RangeTask, SetTask, SketchTask, SpanFile, rank
-from umsicht.corpus.work import Workspace
+from umsicht.corpus.near.decide import DecideTask, decide
+from umsicht.corpus.near.tasks import BucketTask, RangeTask, SetTask, SketchTask, SpanFile
+from umsicht.corpus.work import Result, Workspace
 from umsicht.record import QUIET, Progress
 from umsicht.words import t
 
@@ -57,97 +59,100 @@ def find_near(
     job: NearJob, work: Workspace, engine: Engine, progress: Progress = QUIET, title: str = ""
 ) -> NearResult:
     """Search, verify, decide. The same texts give the same drops, however many workers and passes there are."""
-    folder = work.stage(job.name)
-    outputs = tuple(str(folder / f"{number:05d}") for number in range(len(job.texts)))
-    offsets = tuple(int(n) for n in np.concatenate([[0], np.cumsum(job.counts)])[:-1])
-    total = int(sum(job.counts))
-
-    def stage(name: str, function: Any, todo: Sequence[Any]) -> list[dict[str, Any]]:
-        return work.run(
-            engine,
-            f"{job.name}-{name}",
-            function,
-            todo,
-            progress,
-            f"{title or job.name}: {t(f'corpus.near.{name}')}",
-        )
-
-    row_bits = max(job.counts, default=1).bit_length()
-    sketched = stage(
-        "sketch",
-        tasks.sketch_part,
-        [
-            SketchTask(texts, output, job.words, job.min_shingles, row_bits)
-            for texts, output in zip(job.texts, outputs, strict=True)
-        ],
-    )
-    keys = sum(result["keys"] for result in sketched)
-    passes = max(1, -(-keys * BYTES_A_KEY // share_of(job.memory_bytes, engine.workers)))
-    edges = [(1 << (64 - row_bits)) * number // passes for number in range(passes + 1)]
-    buckets = [
-        BucketTask(
-            edges[n],
-            edges[n + 1] - 1,
-            row_bits,
-            outputs,
-            offsets,
-            str(job.state),
-            str(job.groups or ""),
-            str(folder / f"{n:05d}.pairs.npy"),
-        )
-        for n in range(passes)
-    ]
-    paired = stage("pair", tasks.pair_bucket, buckets)
-    files = tuple(result["file"] for result in paired)
-    ranges = _ranges(job.counts)
-
-    def range_tasks(kind: str) -> list[RangeTask]:
-        return [
-            RangeTask(
-                first,
-                last,
-                outputs,
-                offsets,
-                total,
-                files,
-                str(folder / f"{first:05d}.{kind}.npy"),
-                job.jaccard,
-                job.containment,
-                str(job.state),
-            )
-            for first, last in ranges
-        ]
-
-    filtered = stage("filter", tasks.filter_pairs, range_tasks("likely"))
-    involved = tuple(f"{result['file']}.involved.npy" for result in filtered)
-    stage(
-        "set",
-        tasks.set_part,
-        [
-            SetTask(texts, offset, involved, output, job.words)
-            for texts, offset, output in zip(job.texts, offsets, outputs, strict=True)
-        ],
-    )
-    verified = stage("verify", tasks.verify_pairs, range_tasks("verified"))
-    decided = stage(
-        "decide",
-        decide,
-        [
-            DecideTask(
-                tuple(result["file"] for result in verified),
-                outputs,
-                tuple(job.counts),
-                str(job.state),
-                str(folder / "decided.npy"),
-            )
-        ],
-    )[0]
+    search = _Search(job, work, engine, progress, title or job.name)
+    keys = search.sketch()
+    pairs = search.pair(keys)
+    filtered = search.filter(pairs)
+    search.sets([f"{result['file']}.involved.npy" for result in filtered])
+    decided = search.decide(search.verify(pairs))
     return NearResult(
         np.load(decided["file"]),
         sum(result["pairs"] for result in filtered),
         sum(result["likely"] for result in filtered),
         decided["verified"],
     )
+
+
+class _Search:
+    """One job over one work folder."""
+
+    def __init__(self, job: NearJob, work: Workspace, engine: Engine, progress: Progress, title: str) -> None:
+        self.job, self.work, self.engine, self.progress, self.title = job, work, engine, progress, title
+        self.folder = work.stage(job.name)
+        self.outputs = [str(self.folder / f"{number:05d}") for number in range(len(job.texts))]
+        self.parts = save_listing(self.folder / "parts.json", self.outputs, job.counts)
+        self.row_bits = max(job.counts, default=1).bit_length()
+
+    def _run(self, name: str, function: Callable[[Any], Result], todo: Sequence[Any]) -> list[Result]:
+        title = f"{self.title}: {t(f'corpus.near.{name}')}"
+        return self.work.run(self.engine, f"{self.job.name}-{name}", function, todo, self.progress, title)
+
+    def sketch(self) -> int:
+        """Index keys of all texts."""
+        job = self.job
+        todo = [
+            SketchTask(texts, output, job.words, job.min_shingles, self.row_bits)
+            for texts, output in zip(job.texts, self.outputs, strict=True)
+        ]
+        return sum(result["keys"] for result in self._run("sketch", tasks.sketch_part, todo))
+
+    def pair(self, keys: int) -> str:
+        """List of the files of candidate pairs, made in so many passes that one fits into memory."""
+        passes = max(1, -(-keys * BYTES_A_KEY // share_of(self.job.memory_bytes, self.engine.workers)))
+        edges = [(1 << (64 - self.row_bits)) * number // passes for number in range(passes + 1)]
+        todo = [
+            BucketTask(
+                edges[n],
+                edges[n + 1] - 1,
+                self.row_bits,
+                self.parts,
+                str(self.job.state),
+                str(self.job.groups or ""),
+                str(self.folder / f"{n:05d}.pairs.npy"),
+            )
+            for n in range(passes)
+        ]
+        return self._list("pairs", [result["file"] for result in self._run("pair", tasks.pair_bucket, todo)])
+
+    def filter(self, pairs: str) -> list[Result]:
+        """Pairs that their sketches let through, by range of texts."""
+        return self._run("filter", tasks.filter_pairs, self._ranges("likely", pairs))
+
+    def sets(self, involved: Sequence[str]) -> None:
+        """Whole shingle sets of the texts that are left over."""
+        listed = self._list("involved", involved)
+        parts = zip(self.job.texts, np.cumsum([0, *self.job.counts]).tolist(), self.outputs, strict=False)
+        todo = [SetTask(texts, first, listed, output, self.job.words) for texts, first, output in parts]
+        self._run("set", tasks.set_part, todo)
+
+    def verify(self, pairs: str) -> str:
+        """List of the files of pairs that are truly alike."""
+        verified = self._run("verify", tasks.verify_pairs, self._ranges("verified", pairs))
+        return self._list("verified", [result["file"] for result in verified])
+
+    def decide(self, verified: str) -> Result:
+        """Who goes for whom."""
+        task = DecideTask(verified, self.parts, str(self.job.state), str(self.folder / "decided.npy"))
+        return self._run("decide", decide, [task])[0]
+
+    def _ranges(self, kind: str, pairs: str) -> list[RangeTask]:
+        job = self.job
+        return [
+            RangeTask(
+                first,
+                last,
+                self.parts,
+                pairs,
+                str(self.folder / f"{first:05d}.{kind}.npy"),
+                job.jaccard,
+                job.containment,
+                str(job.state),
+            )
+            for first, last in _ranges(job.counts)
+        ]
+
+    def _list(self, name: str, files: Sequence[str]) -> str:
+        return save_listing(self.folder / f"{name}.json", files)
 
 
 def _ranges(counts: Sequence[int]) -> list[tuple[int, int]]:
@@ -162,51 +167,3 @@ def _ranges(counts: Sequence[int]) -> list[tuple[int, int]]:
     if counts:
         found.append((first, len(counts)))
     return found
-
-
-@dataclass(frozen=True)
-class DecideTask:
-    """All verified pairs, and what the keep order asks of their texts."""
-
-    pairs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    counts: tuple[int, ...]
-    state: str
-    output: str
-
-
-def decide(task: DecideTask) -> dict[str, Any]:
-    """Write the drops by the keep rule: in the keep order, a text goes if it is alike to one that stays; the most alike of those is named."""
-    from umsicht.corpus.kernels.pairs import resolve
-
-    pairs = np.concatenate([np.empty(0, PAIR), *(np.load(name) for name in task.pairs)])
-    later = pairs["later"]
-    state = np.load(task.state, mmap_mode="r")[later]
-    order = np.lexsort((pairs["earlier"], rank(state, _sizes(later, task.outputs, task.counts), later)))
-    pairs = pairs[order]
-    chosen = np.empty(len(pairs), np.int64)
-    gone = np.zeros(sum(task.counts), np.uint8)
-    count = resolve(
-        np.ascontiguousarray(pairs["later"]),
-        np.ascontiguousarray(pairs["earlier"]),
-        np.ascontiguousarray(pairs["score"]),
-        gone,
-        chosen,
-    )
-    drops = pairs[chosen[:count]]
-    drops.sort(order="later")
-    np.save(task.output, drops)
-    return {"file": task.output, "verified": len(pairs)}
-
-
-def _sizes(
-    numbers: npt.NDArray[np.uint32], outputs: Sequence[str], counts: Sequence[int]
-) -> npt.NDArray[np.uint32]:
-    """Shingles of some texts, out of the files of their partitions."""
-    offsets = np.concatenate([[0], np.cumsum(counts)])
-    part = np.searchsorted(offsets, numbers, "right") - 1
-    sizes = np.empty(len(numbers), np.uint32)
-    for p in np.unique(part):
-        mine = part == p
-        sizes[mine] = np.load(f"{outputs[p]}.size.npy", mmap_mode="r")[numbers[mine] - offsets[p]]
-    return sizes

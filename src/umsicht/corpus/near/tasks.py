@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from umsicht.corpus.document import read_columns
 from umsicht.corpus.kernels.spans import Spans, different, shingle_sets, sketches, spans_of
+from umsicht.corpus.listing import Listing, open_listing
 
 INDEXED = 16
 """Smallest hashes of a text that go into the index."""
@@ -96,9 +97,8 @@ class BucketTask:
     first: int
     last: int
     row_bits: int
-    parts: tuple[str, ...]
-    offsets: tuple[int, ...]
-    """Number of the first text of every partition."""
+    parts: str
+    """List of the outputs of all partitions, with their numbers of texts."""
     state: str
     groups: str
     """Numbers of the documents that paragraphs belong to: two of one document are no pair. Empty for documents."""
@@ -140,13 +140,13 @@ def _ranked(
     """Heads that several texts share and the ranks of these texts, sorted by head, then rank. Each step lets go of what the next does not need."""
     from umsicht.corpus.kernels.pairs import mark_shared
 
-    chosen = [
-        _alive(task, state, name, offset) for name, offset in zip(task.parts, task.offsets, strict=True)
-    ]
+    parts = open_listing(task.parts)
+    places = list(zip(parts.files, parts.offsets, strict=True))
+    chosen = [_alive(task, state, name, offset) for name, offset in places]
     bits = np.uint64(task.row_bits)
     shared = _shared(chosen, task.row_bits)
     heads, order = [np.empty(0, np.uint64)], [np.empty(0, np.uint64)]
-    for number, (name, offset) in enumerate(zip(task.parts, task.offsets, strict=True)):
+    for number, (name, offset) in enumerate(places):
         keys, chosen[number] = chosen[number], np.empty(0, np.uint64)
         marked = np.zeros(len(keys), bool)
         mark_shared(keys, task.row_bits, shared, marked)
@@ -198,10 +198,10 @@ class RangeTask:
 
     first: int
     last: int
-    parts: tuple[str, ...]
-    offsets: tuple[int, ...]
-    total: int
-    pairs: tuple[str, ...]
+    parts: str
+    """List of the outputs of all partitions, with their numbers of texts."""
+    pairs: str
+    """List of the files of candidate pairs."""
     output: str
     jaccard: float
     containment: float
@@ -212,16 +212,17 @@ def filter_pairs(task: RangeTask) -> dict[str, Any]:
     """Write the pairs that their sketches let through."""
     from umsicht.corpus.kernels.pairs import estimate
 
-    pairs = _pairs_in_range(task)
+    parts = open_listing(task.parts)
+    pairs = _pairs_in_range(task, parts)
     later, earlier = (
         (pairs >> np.uint64(32)).astype(np.int64),
         (pairs & np.uint64(0xFFFFFFFF)).astype(np.int64),
     )
     likely = np.zeros(len(pairs), np.float32)
-    offsets = np.array(task.offsets)
+    offsets = np.array(parts.offsets)
     for mine, a, b in _by_parts(later, earlier, offsets):
         out = np.empty(len(mine), np.float32)
-        left, right = _mapped(f"{task.parts[a]}.sketch.npy"), _mapped(f"{task.parts[b]}.sketch.npy")
+        left, right = _mapped(f"{parts.files[a]}.sketch.npy"), _mapped(f"{parts.files[b]}.sketch.npy")
         estimate(left, later[mine] - offsets[a], right, earlier[mine] - offsets[b], out)
         likely[mine] = out
     kept = pairs[likely >= LIKELY]
@@ -231,11 +232,11 @@ def filter_pairs(task: RangeTask) -> dict[str, Any]:
     return {"file": task.output, "pairs": len(pairs), "likely": len(kept)}
 
 
-def _pairs_in_range(task: RangeTask) -> npt.NDArray[np.uint64]:
-    low = np.uint64(task.offsets[task.first] << 32)
-    end = task.offsets[task.last] if task.last < len(task.offsets) else task.total
+def _pairs_in_range(task: RangeTask, parts: Listing) -> npt.NDArray[np.uint64]:
+    edges = (*parts.offsets, parts.total)
+    low, end = np.uint64(edges[task.first] << 32), edges[task.last]
     found = []
-    for name in task.pairs:
+    for name in open_listing(task.pairs).files:
         pairs = _mapped(name)
         first, last = np.searchsorted(pairs, [low, np.uint64(end << 32)])
         found.append(np.array(pairs[first:last]))
@@ -258,11 +259,12 @@ def _by_parts(
 
 @dataclass(frozen=True)
 class SetTask:
-    """One partition, and the lists of texts that pairs need."""
+    """One partition."""
 
     texts: SpanFile
     offset: int
-    involved: tuple[str, ...]
+    involved: str
+    """List of the files of texts that pairs need."""
     output: str
     words: int
 
@@ -271,7 +273,7 @@ def set_part(task: SetTask) -> dict[str, Any]:
     """Write the whole shingle sets of the texts of one partition that some pair needs."""
     size = len(np.load(f"{task.output}.size.npy", mmap_mode="r"))
     wanted = np.zeros(size, bool)
-    for name in task.involved:
+    for name in open_listing(task.involved).files:
         numbers = _mapped(name)
         first, last = np.searchsorted(numbers, [task.offset, task.offset + size])
         wanted[numbers[first:last] - task.offset] = True
@@ -295,11 +297,12 @@ def verify_pairs(task: RangeTask) -> dict[str, Any]:
         (pairs >> np.uint64(32)).astype(np.int64),
         (pairs & np.uint64(0xFFFFFFFF)).astype(np.int64),
     )
-    offsets = np.array(task.offsets)
+    parts = open_listing(task.parts)
+    offsets = np.array(parts.offsets)
     scores = np.zeros((len(pairs), 3), np.float32)
     for mine, a, b in _by_parts(later, earlier, offsets):
-        left, left_starts, left_ends = _sets(task.parts[a], later[mine] - offsets[a])
-        right, right_starts, right_ends = _sets(task.parts[b], earlier[mine] - offsets[b])
+        left, left_starts, left_ends = _sets(parts.files[a], later[mine] - offsets[a])
+        right, right_starts, right_ends = _sets(parts.files[b], earlier[mine] - offsets[b])
         out = np.empty((len(mine), 3), np.float32)
         measure(left, left_starts, left_ends, right, right_starts, right_ends, out)
         scores[mine] = out
