@@ -12,6 +12,7 @@ import torch
 
 from umsicht.findings import UserError
 from umsicht.tokens.batch import IGNORE
+from umsicht.words import t
 
 _IDS = ("input_ids", "inputs", "ids", "idx", "x", "tokens", "input")
 _LABELS = ("labels", "targets", "y", "target", "label")
@@ -167,10 +168,7 @@ def _first(source: Any, names: tuple[str, ...]) -> torch.Tensor | None:
 
 def _shape_error(why: str) -> UserError:
     return UserError(
-        f"a batch of batches= cannot be read: {why}",
-        "batches=",
-        "a batch is a mapping with input_ids and labels, a pair (ids, targets), a tensor of ids, or a Batch",
-        "pass batches in one of these forms",
+        t("guard.api.batch.what", why=why), "batches=", t("guard.api.batch.why"), t("guard.api.batch.fix")
     )
 
 
@@ -182,7 +180,7 @@ def read_batch(raw: Any) -> Example:
     elif isinstance(raw, tuple | list) and not hasattr(raw, "_fields"):
         parts = [_tensor(part) for part in raw]
         if not parts or parts[0] is None:
-            raise _shape_error("its first part is not a tensor of ids")
+            raise _shape_error(t("guard.api.batch.first_part"))
         labels = (
             parts[1] if len(parts) > 1 and parts[1] is not None and parts[1].shape == parts[0].shape else None
         )
@@ -196,7 +194,7 @@ def read_batch(raw: Any) -> Example:
     else:
         ids = _first(raw, _IDS)
         if ids is None:
-            raise _shape_error(f"no token ids in a {type(raw).__name__}")
+            raise _shape_error(t("guard.api.batch.no_ids_in", kind=type(raw).__name__))
         example = Example(
             ids,
             _first(raw, _LABELS),
@@ -207,19 +205,21 @@ def read_batch(raw: Any) -> Example:
             document_ids=_first(raw, _DOCUMENTS),
         )
     if example is None:
-        raise _shape_error("no token ids")
+        raise _shape_error(t("guard.api.batch.no_ids"))
     return _checked(example)
 
 
 def _checked(example: Example) -> Example:
     if example.ids.dim() == 1:
-        raise _shape_error(f"ids have shape {list(example.ids.shape)}, not [rows, seq]")
+        raise _shape_error(t("guard.api.batch.flat", shape=list(example.ids.shape)))
     if example.ids.numel() == 0:
-        raise _shape_error("it is empty")
+        raise _shape_error(t("guard.api.batch.empty"))
     if example.ids.is_floating_point():
-        raise _shape_error(f"ids are {example.ids.dtype}, not integers")
+        raise _shape_error(t("guard.api.batch.not_integers", dtype=example.ids.dtype))
     if example.labels is not None and example.labels.shape != example.ids.shape:
-        raise _shape_error(f"ids have shape {list(example.ids.shape)}, labels {list(example.labels.shape)}")
+        raise _shape_error(
+            t("guard.api.batch.shapes", ids=list(example.ids.shape), labels=list(example.labels.shape))
+        )
     return example
 
 
@@ -240,14 +240,11 @@ def take(batches: Any, count: int) -> list[Example]:
             first = source
             source = iter([first, *(batches() for _ in range(count - 1))])
     if not isinstance(source, Iterable):
-        raise _shape_error(f"batches= is a {type(batches).__name__}, which cannot be iterated")
+        raise _shape_error(t("guard.api.batch.no_iterable", kind=type(batches).__name__))
     found = [read_batch(raw) for raw in islice(_iterate(source), count)]
     if not found:
         raise UserError(
-            "batches= gave no batch",
-            "batches=",
-            "the iterator ended before its first batch",
-            "pass batches of at least one row",
+            t("guard.api.no_batch.what"), "batches=", t("guard.api.no_batch.why"), t("guard.api.no_batch.fix")
         )
     return found
 

@@ -1,16 +1,10 @@
-"""One face for every way of computing a loss, and what that loss really trains on.
-
-The gradient of a cross-entropy with respect to the logits is `weight · (softmax − one-hot(target))`. So the *effective* target and weight of
-every position can be read from the gradient, whatever the code in between does: shifts, masks, pads, fused kernels, per-row means.
-"""
+"""One face for every way of computing a loss."""
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,7 +13,10 @@ from torch.nn import functional
 
 from umsicht.findings import UserError
 from umsicht.guard.adapt_batch import Example
-from umsicht.guard.adapt_model import ModelView, logits_in, loss_in
+from umsicht.guard.adapt_model import ModelView, loss_in
+from umsicht.guard.effective import Effective, from_logits, nothing
+from umsicht.guard.tap import Tap
+from umsicht.words import t
 
 _MODEL_WORDS = {"model", "net", "network", "module", "lm", "m", "gpt", "policy"}
 _LOGIT_WORDS = {
@@ -36,7 +33,6 @@ _LOGIT_WORDS = {
     "scores",
     "lm_logits",
 }
-_TINY = 1e-12
 
 
 class Outputs(dict[str, Any]):
@@ -47,37 +43,6 @@ class Outputs(dict[str, Any]):
         """The logits."""
         found: torch.Tensor = self["logits"]
         return found
-
-
-@dataclass(frozen=True)
-class Effective:
-    """What a loss trains on. `targets` [rows, seq] ids, -1 where nothing is trained; `weights` [rows, seq] float64 ≥ 0; `loss` the scalar.
-
-    `pushed` [rows, seq]: positions whose target the loss makes less likely, as the rejected answer of a preference; `targets` names it there too.
-    `pulled` [rows, seq]: positions whose logits the loss moves at all, towards a target or not (z-loss, smoothing). `unsure` [rows, seq]: the
-    model is so certain there that a trained position and one left out have the same gradient. None where logits cannot be seen.
-    """
-
-    targets: torch.Tensor
-    weights: torch.Tensor
-    loss: float
-    logits: torch.Tensor
-    pulled: torch.Tensor | None = None
-    unsure: torch.Tensor | None = None
-    pushed: torch.Tensor | None = None
-
-    @property
-    def active(self) -> torch.Tensor:
-        """Positions that carry weight."""
-        return self.weights > 0
-
-    @property
-    def reference(self) -> float:
-        """Mean cross-entropy in float64 over the effective targets, computed apart from the user's code."""
-        mask = self.active
-        if not bool(mask.any()):
-            return float("nan")
-        return float(functional.cross_entropy(self.logits[mask].double(), self.targets[mask]))
 
 
 def _required(function: Callable[..., Any]) -> list[str]:
@@ -111,16 +76,14 @@ class LossView:
         if self.loss is None:
             if self.model is None or self.model.target_name is None:
                 raise UserError(
-                    "loss= is missing and the model computes none itself",
+                    t("guard.api.no_loss.what"),
                     "loss=",
-                    "what is trained on can only be seen through the loss",
-                    "pass loss=lambda logits, targets: … or loss=lambda model, batch: …",
+                    t("guard.api.no_loss.why"),
+                    t("guard.api.no_loss.fix"),
                 )
             return "internal"
         if not callable(self.loss):
-            raise UserError(
-                "loss= is not callable", "loss=", "", "pass a function (logits, targets) or (model, batch)"
-            )
+            raise UserError(t("guard.api.loss_call.what"), "loss=", fix=t("guard.api.loss_call.fix"))
         if isinstance(self.loss, nn.Module) or self.loss in (functional.cross_entropy, functional.nll_loss):
             return self._logits_form(sample) or "logits"
         names = _required(self.loss)
@@ -134,10 +97,10 @@ class LossView:
             return found
         if first in _LOGIT_WORDS or self.model is None:
             raise UserError(
-                "loss= cannot be called with (logits, targets)",
+                t("guard.api.loss_form.what"),
                 "loss=",
-                "it raised on logits [rows, seq, vocab] and targets [rows, seq]",
-                "pass loss=lambda logits, targets: … that takes these shapes, or loss=lambda model, batch: …",
+                t("guard.api.loss_form.why"),
+                t("guard.api.loss_form.fix"),
             )
         return "model"
 
@@ -175,17 +138,17 @@ class LossView:
         found = loss_in(output)
         if found is None and isinstance(output, torch.Tensor):
             raise UserError(
-                f"loss= returns shape {list(output.shape)}, not one number",
+                t("guard.api.loss_shape.what", shape=list(output.shape)),
                 "loss=",
-                "the optimizer needs a scalar",
-                "reduce it: .sum() / active targets",
+                t("guard.api.loss_shape.why"),
+                t("guard.api.loss_shape.fix"),
             )
         if found is None:
             raise UserError(
-                "loss= returns no loss",
+                t("guard.api.loss_value.what"),
                 "loss=",
-                f"it returned a {type(output).__name__}",
-                "return a scalar tensor",
+                t("guard.api.loss_value.why", kind=type(output).__name__),
+                t("guard.api.loss_value.fix"),
             )
         return found.reshape(())
 
@@ -221,7 +184,7 @@ class LossView:
 
     # -- what it trains on -----------------------------------------------------------------------------------------------------
     def effective(self, example: Example, vocab: int) -> Effective:
-        """The effective target and weight of every position of a batch; see the head of this file."""
+        """The effective target and weight of every position of a batch; see `umsicht.guard.effective`."""
         rows, seq = example.ids.shape
         if self.form == "logits":
             generator = torch.Generator().manual_seed(0)
@@ -232,9 +195,9 @@ class LossView:
             )
             loss = self.of_logits(logits, example)
             if not loss.requires_grad:
-                return _nothing(example, loss, logits)
+                return nothing(example, loss, logits)
             (gradient,) = torch.autograd.grad(loss, logits, allow_unused=True)
-            return _from_logits(logits, gradient, loss, example)
+            return from_logits(logits, gradient, loss, example)
         with self.tapped(rows, seq) as tap:
             loss = self.of(example)
         return tap.effective(loss, example)
@@ -256,185 +219,3 @@ class LossView:
         with self.tapped(rows, seq) as tap:
             self.of(example)
         return tap.logits
-
-
-def _nothing(example: Example, loss: torch.Tensor, logits: torch.Tensor) -> Effective:
-    zeros = torch.zeros(example.ids.shape, dtype=torch.float64)
-    return Effective(torch.full(example.ids.shape, -1), zeros, float(loss.detach()), logits.detach())
-
-
-def _from_logits(
-    logits: torch.Tensor, gradient: torch.Tensor | None, loss: torch.Tensor, example: Example
-) -> Effective:
-    if gradient is None or gradient.dim() != 3:
-        return _nothing(example, loss, logits)
-    clean = torch.nan_to_num(gradient.detach().double())
-    pushed = _pushed_away(clean)
-    clean = torch.where(pushed[:, None, None], -clean, clean)
-    lowest, target = clean.min(dim=-1)
-    share = torch.softmax(logits.detach().double(), dim=-1).gather(-1, target.unsqueeze(-1)).squeeze(-1)
-    weights = (-lowest / (1 - share).clamp_min(1e-6)).clamp_min(0)
-    top = float(weights.max()) if weights.numel() else 0.0
-    weights = torch.where(weights > top * 1e-9, weights, torch.zeros_like(weights))
-    target = torch.where(weights > _TINY, target, torch.full_like(target, -1))
-    pull = clean.abs().sum(dim=-1)
-    pulled = pull > float(pull.max()) * 1e-6 if pull.numel() else pull > 0
-    certain = torch.softmax(logits.detach().double(), dim=-1).amax(dim=-1) > 1 - 1e-6
-    return Effective(
-        target.cpu(),
-        weights.cpu(),
-        float(loss.detach()),
-        logits.detach().cpu(),
-        pulled.cpu(),
-        (certain & ~pulled).cpu(),
-        (pushed[:, None] & (weights > 0)).cpu(),
-    )
-
-
-def _pushed_away(gradient: torch.Tensor) -> torch.Tensor:
-    """Rows `[rows]` whose targets the loss makes less likely, from the gradient on the logits `[rows, seq, vocab]`.
-
-    A cross-entropy pulls one logit up and all others down, by as much together; a preference turns both round in the rejected row. Only where
-    another row is pulled the ordinary way: a loss that turns everything round is a wrong sign, and is judged as such.
-    """
-    up, down = -gradient.amin(dim=-1), gradient.amax(dim=-1)
-    loud = (up + down) > 1e-6 * (up + down).max().clamp_min(_TINY)
-    balanced = gradient.sum(-1).abs() <= 1e-3 * gradient.abs().sum(-1)
-    turned = loud & balanced & (down > 1.2 * up)
-    plain = loud & (up > 1.2 * down)
-    counts = loud.sum(1).clamp_min(1)
-    rows = (turned.sum(1) > 0.9 * counts) & loud.any(1)
-    return rows & bool((plain.sum(1) > 0.9 * counts).any())
-
-
-class Tap:
-    """Listens to a model from outside: its logits, the input of its head, and the last hidden state, with their gradients."""
-
-    def __init__(self, model: ModelView, rows: int, seq: int) -> None:
-        self.model = model
-        self.rows = rows
-        self.seq = seq
-        self.outputs: list[torch.Tensor] = []
-        self.head_outputs: list[torch.Tensor] = []
-        self.hidden: list[torch.Tensor] = []
-        self.ids: list[torch.Tensor] = []
-        self._handles: list[Any] = []
-
-    def __enter__(self) -> Tap:
-        module = self.model.module
-        if module is None:
-            return self
-        table = self.model.input_embedding
-        width = table.embedding_dim if table is not None else -1
-        head = self.model.head(table.num_embeddings if table is not None else None)
-        self._handles.append(module.register_forward_hook(self._whole))
-        if head is not None:
-            self._handles.append(head.register_forward_hook(self._head))
-        for child in module.modules():
-            if child is not module and child is not head and not list(child.children()):
-                self._handles.append(child.register_forward_hook(functools.partial(self._leaf, width)))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for handle in self._handles:
-            handle.remove()
-
-    def _whole(self, module: nn.Module, inputs: Any, output: Any) -> None:
-        found = logits_in(output, self.rows, self.seq)
-        if found is not None:
-            self.outputs.append(_keep(found))
-
-    def _head(self, module: nn.Module, inputs: Any, output: Any) -> None:
-        if isinstance(output, torch.Tensor):
-            self.head_outputs.append(_keep(output))
-
-    def _leaf(self, width: int, module: nn.Module, inputs: Any, output: Any) -> None:
-        if (
-            isinstance(output, torch.Tensor)
-            and output.dim() == 3
-            and output.shape == (self.rows, self.seq, width)
-        ):
-            self.hidden.append(_keep(output))
-
-    def _joined(self) -> tuple[torch.Tensor, torch.Tensor | None] | None:
-        """The head's outputs `[rows, seq, vocab]` and their gradients, put together where the loss works in chunks."""
-        parts = self.head_outputs
-        if not parts:
-            return None
-        if any(part.grad is None and part.requires_grad for part in parts):
-            parts = [part for part in parts if part.grad is not None]
-        if not parts:
-            return None
-        vocab = parts[0].shape[-1]
-        axis = 1 if parts[0].dim() == 3 and len(parts) > 1 and parts[0].shape[0] == self.rows else 0
-        whole = torch.cat([part.detach() for part in parts], dim=axis)
-        if whole.numel() != self.rows * self.seq * vocab:
-            return None
-        gradients = [part.grad for part in parts if part.grad is not None]
-        gradient = (
-            torch.cat(gradients, dim=axis).reshape(self.rows, self.seq, vocab)
-            if len(gradients) == len(parts)
-            else None
-        )
-        return whole.reshape(self.rows, self.seq, vocab), gradient
-
-    @property
-    def logits(self) -> torch.Tensor | None:
-        """The logits of the last call, or None."""
-        if self.outputs and self.outputs[-1].shape[1] == self.seq:
-            return self.outputs[-1]
-        joined = self._joined()
-        return joined[0] if joined else None
-
-    def effective(self, loss: torch.Tensor, example: Example) -> Effective:
-        """Targets and weights from the gradients that `loss` leaves behind; parameter gradients are left as they were."""
-        kept = _parameter_gradients(self.model.module)
-        try:
-            if loss.requires_grad:
-                loss.backward()  # type: ignore[no-untyped-call]
-            joined = self._joined()
-            if joined is not None and joined[1] is not None:
-                return _from_logits(joined[0], joined[1], loss, example)
-            for found in reversed(self.outputs):
-                if found.grad is not None and found.shape[1] == self.seq:
-                    return _from_logits(found, found.grad, loss, example)
-            return self._from_hidden(loss, example)
-        finally:
-            for parameter, gradient in kept:
-                parameter.grad = gradient
-
-    def _from_hidden(self, loss: torch.Tensor, example: Example) -> Effective:
-        """For losses that never make logits: g = w · Wᵀ(p − one-hot(y)); the y whose direction fits the gradient is the target."""
-        weight = self.model.head_weight
-        hidden = next((h for h in reversed(self.hidden) if h.grad is not None), None)
-        if hidden is None or not isinstance(weight, torch.Tensor) or hidden.grad is None:
-            raise LookupError("neither logits nor a last hidden state could be seen on the training path")
-        table = weight.detach().float()
-        state, gradient = hidden.detach().float(), torch.nan_to_num(hidden.grad.float())
-        logits = state @ table.T
-        mean = torch.softmax(logits, dim=-1) @ table
-        score = (gradient * mean).sum(-1, keepdim=True) - gradient @ table.T
-        squared = (mean * mean).sum(-1, keepdim=True) - 2 * mean @ table.T + (table * table).sum(-1)
-        length = squared.clamp_min(1e-12).sqrt()
-        cosine = score / (length * gradient.norm(dim=-1, keepdim=True).clamp_min(1e-20))
-        target = cosine.argmax(dim=-1)
-        weights = (gradient.norm(dim=-1) / length.gather(-1, target.unsqueeze(-1)).squeeze(-1)).double()
-        top = float(weights.max())
-        weights = torch.where(weights > top * 1e-6, weights, torch.zeros_like(weights))
-        target = torch.where(weights > 0, target, torch.full_like(target, -1))
-        return Effective(target.cpu(), weights.cpu(), float(loss.detach()), logits.cpu())
-
-
-def _keep(tensor: torch.Tensor) -> torch.Tensor:
-    if tensor.requires_grad and not tensor.is_leaf:
-        tensor.retain_grad()
-    return tensor
-
-
-def _parameter_gradients(module: nn.Module | None) -> list[tuple[nn.Parameter, torch.Tensor | None]]:
-    if module is None:
-        return []
-    kept = [(parameter, parameter.grad) for parameter in module.parameters()]
-    for parameter, _ in kept:
-        parameter.grad = None
-    return kept

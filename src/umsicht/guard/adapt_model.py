@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from umsicht.findings import UserError
+from umsicht.words import t
 
 _IDS = ("input_ids", "idx", "ids", "tokens", "x", "inputs")
 _TARGETS = ("targets", "labels", "target", "y")
@@ -97,10 +98,10 @@ class ModelView:
     def __init__(self, model: Any) -> None:
         if not callable(model):
             raise UserError(
-                "model= is not callable",
+                t("guard.api.model_call.what"),
                 "model=",
-                "a check calls the model with token ids",
-                "pass an nn.Module or a function ids → logits",
+                t("guard.api.model_call.why"),
+                t("guard.api.model_call.fix"),
             )
         self.model = model
         unwrapped = model
@@ -170,12 +171,16 @@ class ModelView:
             self._needs_targets = True
             found = logits_in(self.raw(ids, **context), rows, seq)
         if found is None or found.shape[:2] != ids.shape:
-            shape = "nothing of three dimensions" if found is None else f"shape {list(found.shape)}"
+            shape = (
+                t("guard.api.logits.no_shape")
+                if found is None
+                else t("guard.api.logits.shape", shape=list(found.shape))
+            )
             raise UserError(
-                f"model= gives no logits for every position: {shape} for ids of shape {[rows, seq]}",
+                t("guard.api.logits.what", shape=shape, ids=[rows, seq]),
                 "model=",
-                "a check needs token ids in, logits [rows, seq, vocab] out",
-                "wrap it: guard.check(model=lambda ids: my_model(ids).my_logits, …)",
+                t("guard.api.logits.why"),
+                t("guard.api.logits.fix"),
             )
         return found
 

@@ -13,6 +13,7 @@ from umsicht.guard.declared import Declared
 from umsicht.guard.probe import Order, Report
 from umsicht.guard.probes import PROBES
 from umsicht.guard.subject import Subject
+from umsicht.words import t
 
 BATCHES = 32
 
@@ -49,10 +50,10 @@ def check(
     """
     if model is None and tokenizer is None and batches is None:
         raise UserError(
-            "nothing to check",
+            t("guard.api.nothing.what"),
             "model=, batches=, tokenizer=",
-            "check() was called without any of them",
-            "pass what you have",
+            t("guard.api.nothing.why"),
+            t("guard.api.nothing.fix"),
         )
     subject = make_subject(
         model,

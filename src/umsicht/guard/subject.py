@@ -15,9 +15,10 @@ from torch import nn
 
 from umsicht.findings.finding import Grade
 from umsicht.guard.adapt_batch import Example, shifted
-from umsicht.guard.adapt_loss import Effective, LossView
+from umsicht.guard.adapt_loss import LossView
 from umsicht.guard.adapt_model import ModelView
 from umsicht.guard.declared import Declared
+from umsicht.guard.effective import Effective
 
 
 class Cannot(Exception):

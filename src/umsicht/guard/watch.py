@@ -8,7 +8,6 @@ not move.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,16 +20,16 @@ from torch import nn
 from umsicht.findings import Finding, UserError
 from umsicht.findings.finding import Grade
 from umsicht.guard.adapt_batch import Example, read_batch
-from umsicht.guard.gradients import gradients_of, relative_gap, scale_of, set_aside
-from umsicht.guard.monitors.nonfinite import Facts, Replay, cause_of, replay
-from umsicht.guard.monitors.rule import SpikeRule
-from umsicht.guard.probes.habits import left_behind
-from umsicht.guard.subject import numbers, random_state, restore_random_state
-from umsicht.record import atomic_json
-from umsicht.record.metrics import MetricsWriter
-from umsicht.record.run import append_jsonl
+from umsicht.guard.adapt_model import ModelView
+from umsicht.guard.monitors.rule import Alarm, SpikeRule
+from umsicht.guard.watch_audit import Audit
+from umsicht.guard.watch_cause import cause_and_place, replays
+from umsicht.guard.watch_log import WatchLog
+from umsicht.words import t
 
-AUDITED = 20
+REMEMBERED_ROWS = 500_000
+FORWARDS = 64
+"""Calls of the model in one step whose ids are looked at."""
 
 
 class GuardStop(RuntimeError):
@@ -64,50 +63,43 @@ class Watch:
     ) -> None:
         if not isinstance(model, nn.Module):
             raise UserError(
-                "model= is not an nn.Module",
+                t("guard.api.watch_model.what"),
                 "model=",
-                "a monitor reads parameters and gradients",
-                "pass the module itself",
+                t("guard.api.watch_model.why"),
+                t("guard.api.watch_model.fix"),
             )
         self.folder = Path(folder)
-        self.model, self.optimizer, self.schedule, self.loss = model, optimizer, schedule, loss
+        self.model, self.optimizer, self.loss = model, optimizer, loss
         self.on_alarm, self.repeats_are_fine = on_alarm, repeats_are_fine
         self.raises, self.listens = raises, listens
         self.stopped: Finding | None = None
         self.rule = SpikeRule()
-        self.findings: list[Finding] = []
-        self.steps = 0
+        self._log = WatchLog(self.folder)
+        self._audit = Audit(self._log, model, optimizer, schedule, loss)
         self._batch: Any = None
         self._handles: list[Any] = []
-        self._writer: MetricsWriter | None = None
         self._seen: dict[int, int] = {}
-        self._norm = math.nan
-        self._before: dict[str, torch.Tensor] = {}
-        self._still: dict[str, int] = {}
-        self._updates = 0
-        self._loss_before = math.nan
-        self._begun = time.monotonic()
-        self._said: set[str] = set()
+        self._norm = self._loss_before = math.nan
         self._forward_batches: list[torch.Tensor] = []
-        self._rates: list[list[float]] = []
         self._trained = self._learns_in_eval = False
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What was seen so far."""
+        return self._log.findings
+
+    @property
+    def steps(self) -> int:
+        """Steps so far."""
+        return self._log.steps
 
     # -- being switched on and off ---------------------------------------------------------------------------------------------
     def __enter__(self) -> Watch:
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            probe = self.folder / ".writable"
-            probe.write_bytes(b"")
-            probe.unlink()
-        except OSError as error:
-            raise UserError(
-                f"{self.folder} cannot be written",
-                "run_dir=",
-                error.strerror or str(error),
-                "name a folder that you may write",
-            ) from error
-        self._writer = MetricsWriter(self.folder / "metrics.jsonl", 0)
-        self._attach()
+        self._log.open()
+        if self.optimizer is not None and self.listens:
+            self._handles.append(self.optimizer.register_step_pre_hook(self.before_update))
+            self._handles.append(self.optimizer.register_step_post_hook(self.after_update))
+        self._handles.append(self.model.register_forward_pre_hook(self._forward, with_kwargs=True))
         return self
 
     def __exit__(
@@ -116,15 +108,7 @@ class Watch:
         for handle in self._handles:
             handle.remove()
         self._handles = []
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
-
-    def _attach(self) -> None:
-        if self.optimizer is not None and self.listens:
-            self._handles.append(self.optimizer.register_step_pre_hook(self.before_update))
-            self._handles.append(self.optimizer.register_step_post_hook(self.after_update))
-        self._handles.append(self.model.register_forward_pre_hook(self._forward, with_kwargs=True))
+        self._log.close()
 
     # -- moments ---------------------------------------------------------------------------------------------------------------
     def _forward(self, _: nn.Module, arguments: Any, keywords: dict[str, Any]) -> None:
@@ -134,14 +118,16 @@ class Watch:
             return
         self._trained = True
         ids = keywords.get("input_ids", arguments[0] if arguments else None)
-        if isinstance(ids, torch.Tensor) and not ids.is_floating_point() and len(self._forward_batches) < 64:
+        if len(self._forward_batches) == FORWARDS or not isinstance(ids, torch.Tensor):
+            return
+        if not ids.is_floating_point():
             self._forward_batches.append(ids.detach())
 
     def before_update(self, *_: Any) -> None:
         """Between backward and update: the last moment at which nothing is lost."""
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
         if not gradients:
-            self._add(
+            self._log.add(
                 "OPT-WIRING/no-gradient",
                 "warn",
                 "gradient",
@@ -157,18 +143,20 @@ class Watch:
         if not math.isfinite(self._norm) or (self._norm == 0.0 and self._nothing_to_learn()):
             self._stop(self._explain(math.nan))
             return
-        if self._learns_in_eval and not self._trained and _drops(self.model):
-            self._add(
-                "OPT-WIRING/trains-in-eval-mode", "warn", "training step", once=True, steps=self._updates + 1
+        if self._learns_in_eval and not self._trained and ModelView(self.model).drops():
+            self._log.add(
+                "OPT-WIRING/trains-in-eval-mode",
+                "warn",
+                "training step",
+                once=True,
+                steps=self._audit.updates + 1,
             )
         self._trained = self._learns_in_eval = False
-        if self._updates < AUDITED:
-            if self.optimizer is not None:
-                self._rates.append([float(group["lr"]) for group in self.optimizer.param_groups])
-            self._before = {
-                name: p.detach().clone() for name, p in self.model.named_parameters() if p.requires_grad
-            }
-            self._leftover()
+        self._audit.before(self._batch)
+
+    def after_update(self, *_: Any) -> None:
+        """What moved; which rate was used."""
+        self._audit.after()
 
     def _nothing_to_learn(self) -> bool:
         """A batch without any active target: its gradient is zero rather than NaN, and the decay alone would move the weights."""
@@ -182,74 +170,6 @@ class Watch:
             raise GuardStop(finding)
         for parameter in self.model.parameters():
             parameter.grad = None
-
-    def after_update(self, *_: Any) -> None:
-        """What moved; which rate was used."""
-        self._updates += 1
-        for name, parameter in self.model.named_parameters():
-            old = self._before.get(name)
-            if old is not None:
-                self._still[name] = self._still.get(name, 0) + int(torch.equal(old, parameter.detach()))
-        self._before = {}
-        if self._updates == AUDITED:
-            self._judge_still()
-            behind = left_behind(self._rates)
-            if behind is not None:
-                self._add(behind.id, behind.grade, behind.location, **behind.numbers)
-        if self.schedule is not None and self.optimizer is not None:
-            rate, want = float(self.optimizer.param_groups[0]["lr"]), float(self.schedule(self._updates - 1))
-            if abs(rate - want) > 1e-5 * max(abs(want), 1e-12):
-                self._add(
-                    "OPT-WIRING/schedule",
-                    "stop",
-                    f"schedule: step {self._updates}",
-                    step=self._updates,
-                    rate=rate,
-                    expected=want,
-                    once=True,
-                )
-
-    def _judge_still(self) -> None:
-        still = [name for name, count in self._still.items() if count == self._updates]
-        if still:
-            self._add(
-                "OPT-WIRING/never-moves",
-                "stop",
-                f"optimizer: {still[0]}",
-                still=len(still),
-                parameters=len(self._still),
-                names=", ".join(still[:5]),
-                steps=self._updates,
-            )
-
-    def _leftover(self) -> None:
-        """With the loss at hand, the gradient of this batch alone is computed again and compared, on a few early steps."""
-        if self.loss is None or self._batch is None or self._updates not in (1, 2, 5) or _drops(self.model):
-            return
-        got = gradients_of(self.model)
-        state = random_state()
-        try:
-            with set_aside(self.model), torch.enable_grad():
-                self.loss(self.model, self._batch).backward()  # type: ignore[no-untyped-call]
-                want = gradients_of(self.model)
-        finally:
-            restore_random_state(state)
-        factor, cosine = scale_of(got, want)
-        if relative_gap(got, want) > 1e-2 and cosine < 0.999:
-            self._add(
-                "OPT-WIRING/gradient-thrown-away"
-                if factor == 0.0 and cosine == 0.0
-                else "OPT-WIRING/gradient-left-over",
-                "stop",
-                "training step",
-                gap=relative_gap(got, want),
-                factor=factor,
-                cosine=cosine,
-                call=self._updates + 1,
-                case="loop",
-                once=True,
-                micro_batches=1,
-            )
 
     # -- the user's call -------------------------------------------------------------------------------------------------------
     def feed(self, batch: Any) -> None:
@@ -268,60 +188,53 @@ class Watch:
 
     def step(self, loss: torch.Tensor | float, batch: Any = None, **figures: float) -> list[Finding]:
         """One training step is done (or about to be): judge its loss, write a row, return what is new. May raise `GuardStop`."""
-        if self._writer is None:
-            raise UserError(
-                "w.step() outside of its with block",
-                "guard.watch",
-                "the monitor is not switched on",
-                "call it inside `with guard.watch(…) as w:`",
-            )
-        self.steps += 1
+        self._log.next_step()
         if batch is not None:
             self._batch = batch
         value = float(loss.detach()) if isinstance(loss, torch.Tensor) else float(loss)
-        rate = float(self.optimizer.param_groups[0]["lr"]) if self.optimizer is not None else None
-        before = len(self.findings)
-        self._writer.write(
-            {
-                "step": self.steps,
-                "time": time.monotonic() - self._begun,
-                "train/loss": value,
-                "train/grad_norm": self._norm,
-                **({"train/lr": rate} if rate is not None else {}),
-                **figures,
-            }
-        )
+        rate = self._rate()
+        known = len(self.findings)
+        row = {"train/loss": value, "train/grad_norm": self._norm}
+        self._log.row({**row, **({"train/lr": rate} if rate is not None else {}), **figures})
         if not math.isfinite(value):
             raise GuardStop(self._explain(value))
         self._loss_before = value
         alarm = self.rule.see(self.steps, value, rate)
         if alarm is not None:
-            grade: Grade = "stop" if self.on_alarm == "stop" else "warn"
-            found = self._add(
-                f"CURVE/{alarm.kind}",
-                grade,
-                f"run: step {self.steps}",
-                step=self.steps,
-                value=alarm.value,
-                expected=alarm.expected,
-                scale=alarm.scale,
-                sigmas=alarm.sigmas,
-                grad_norm=self._norm,
-                norm_factor=math.nan,
-                remedy=self.on_alarm,
-            )
-            self._keep(found)
-            if grade == "stop":
-                raise GuardStop(found)
+            self._raise_alarm(alarm)
         self._repeats()
         if self.steps % 100 == 0:
             self._weights()
         self._forward_batches = []
-        return self.findings[before:]
+        return self.findings[known:]
+
+    def _rate(self) -> float | None:
+        return float(self.optimizer.param_groups[0]["lr"]) if self.optimizer is not None else None
+
+    # -- what is looked at -----------------------------------------------------------------------------------------------------
+    def _raise_alarm(self, alarm: Alarm) -> None:
+        """A spike or a shift: noted with its batch, and the end of the run where the user wants that."""
+        grade: Grade = "stop" if self.on_alarm == "stop" else "warn"
+        found = self._log.add(
+            f"CURVE/{alarm.kind}",
+            grade,
+            f"run: step {self.steps}",
+            step=self.steps,
+            value=alarm.value,
+            expected=alarm.expected,
+            scale=alarm.scale,
+            sigmas=alarm.sigmas,
+            grad_norm=self._norm,
+            norm_factor=math.nan,
+            remedy=self.on_alarm,
+        )
+        self._log.keep(found, self._example())
+        if grade == "stop":
+            raise GuardStop(found)
 
     def _repeats(self) -> None:
         """Rows of this step seen before, by content; many of them in a young run mean that the loader repeats itself."""
-        if self.repeats_are_fine or "DATA-ORDER/repeats" in self._said:
+        if self.repeats_are_fine or "DATA-ORDER/repeats" in self._log.said:
             return
         repeated = total = 0
         for ids in self._forward_batches:
@@ -331,10 +244,10 @@ class Watch:
                 seen = self._seen.get(key)
                 repeated += int(seen is not None and seen != self.steps)
                 self._seen.setdefault(key, self.steps)
-        if len(self._seen) > 500_000:
+        if len(self._seen) > REMEMBERED_ROWS:
             self._seen.clear()
         if total and repeated >= max(2, 0.5 * total) and self.steps > 1:
-            self._add(
+            self._log.add(
                 "DATA-ORDER/repeats",
                 "warn",
                 f"data order: step {self.steps}",
@@ -348,7 +261,7 @@ class Watch:
         for name, parameter in self.model.named_parameters():
             if not bool(torch.isfinite(parameter).all()):
                 raise GuardStop(
-                    self._add(
+                    self._log.add(
                         "NUMERIC/weights-not-finite",
                         "stop",
                         f"run: step {self.steps}, {name}",
@@ -359,18 +272,6 @@ class Watch:
                     )
                 )
 
-    # -- findings --------------------------------------------------------------------------------------------------------------
-    def _add(
-        self, identity: str, grade: Grade, location: str, /, *, once: bool = False, **values: Any
-    ) -> Finding:
-        finding = Finding(identity, grade, "run", location=location, numbers=numbers(**values))
-        if once and identity in self._said:
-            return finding
-        self._said.add(identity)
-        self.findings.append(finding)
-        append_jsonl(self.folder / "findings.jsonl", [{**finding.to_dict(), "step": self.steps}])
-        return finding
-
     def _example(self) -> Example | None:
         if self._batch is None:
             return None
@@ -379,53 +280,20 @@ class Watch:
         except UserError:
             return None
 
-    def _keep(self, finding: Finding) -> None:
-        example = self._example()
-        if example is None:
-            return
-        folder = self.folder / "alarms"
-        folder.mkdir(exist_ok=True)
-        atomic_json(
-            folder / f"step-{self.steps:08d}.json",
-            {"step": self.steps, "finding": finding.id, "ids": example.ids.tolist()},
-        )
-
     def _explain(self, value: float) -> Finding:
-        """Name the first bad tensor and the cause by two replays, where a loss and a batch are at hand; else from the weights alone."""
+        """Name the first bad tensor and the cause."""
         example = self._example()
-        first = second = Replay(loss=value)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        if self.loss is not None and self._batch is not None:
-            loss, batch = self.loss, self._batch
-
-            def compute() -> torch.Tensor:
-                torch.manual_seed(self.steps)
-                return loss(self.model, batch)
-
-            state = random_state()
-            first, second = replay(self.model, compute), replay(self.model, compute)
-            restore_random_state(state)
-        else:
-            bad = [name for name, p in self.model.named_parameters() if not bool(torch.isfinite(p).all())]
-            grads = [
-                name
-                for name, p in self.model.named_parameters()
-                if p.grad is not None and not bool(torch.isfinite(p.grad).all())
-            ]
-            first = second = Replay(loss=value, parameters=bad, gradients=grads)
-        rows = max((m.num_embeddings for m in self.model.modules() if isinstance(m, nn.Embedding)), default=0)
-        ids = example.ids if example is not None else None
-        labels = example.labels if example is not None else None
-        rate = float(self.optimizer.param_groups[0]["lr"]) if self.optimizer is not None else math.nan
-        cause, place = cause_of(first, second, Facts(ids, labels, rows))
-        finding = self._add(
+        first, second = replays(self.model, self.loss, self._batch, self.steps, value)
+        cause, place = cause_and_place(self.model, first, second, example)
+        rate = self._rate()
+        finding = self._log.add(
             f"NUMERIC/{cause}",
             "stop",
             f"run: step {self.steps}, {place}",
             step=self.steps,
             loss=value,
             grad_norm=self._norm,
-            rate=rate,
+            rate=math.nan if rate is None else rate,
             first_forward=first.forward or "—",
             first_backward=first.backward or (first.gradients[0] if first.gradients else "—"),
             operation=first.operation or "—",
@@ -433,14 +301,8 @@ class Watch:
             largest=first.largest,
             loss_before=self._loss_before,
         )
-        self._keep(finding)
+        self._log.keep(finding, example)
         return finding
-
-
-def _drops(model: nn.Module) -> bool:
-    from umsicht.guard.adapt_model import ModelView
-
-    return ModelView(model).drops()
 
 
 def watch(

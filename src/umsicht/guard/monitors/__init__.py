@@ -7,9 +7,13 @@ from typing import Any
 import torch
 
 from umsicht.guard.monitors.curve import CurveMonitor
+from umsicht.guard.monitors.layers import LayerMonitor
 from umsicht.guard.monitors.nonfinite import NonFiniteMonitor
+from umsicht.guard.monitors.rate import RateMonitor
 from umsicht.guard.monitors.rule import Alarm, SpikeRule
-from umsicht.guard.monitors.steady import LayerMonitor, LedgerMonitor, RateMonitor, ScoreMonitor, SpeedMonitor
+from umsicht.guard.monitors.samples import LedgerMonitor
+from umsicht.guard.monitors.scores import ScoreMonitor
+from umsicht.guard.monitors.speed import SpeedMonitor
 from umsicht.recipe.guard import GuardSettings
 from umsicht.recipe.train import TrainSettings
 from umsicht.tokens.batch import IGNORE

@@ -9,7 +9,7 @@ import torch
 
 from umsicht.findings import Finding
 from umsicht.guard.adapt_batch import Example
-from umsicht.guard.adapt_loss import Effective
+from umsicht.guard.effective import Effective
 from umsicht.guard.subject import Subject, numbers, to_device, token_id
 
 STAGE = "active-targets"

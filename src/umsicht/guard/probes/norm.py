@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from umsicht.findings import Finding
 from umsicht.guard.adapt_batch import Example
-from umsicht.guard.adapt_loss import Effective
+from umsicht.guard.effective import Effective
 from umsicht.guard.probes.mask import expected_active
 from umsicht.guard.subject import Subject, numbers, to_device
 
