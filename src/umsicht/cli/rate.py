@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import cyclopts
 
 from umsicht.cli.options import require
-from umsicht.cli.output import console, print_finding, print_json, print_table
+from umsicht.cli.output import print_finding, print_json, print_table
 from umsicht.cli.projects import find_run
+from umsicht.cli.rate_result import print_result
+from umsicht.cli.rate_terminal import rate_in_terminal
 from umsicht.findings import UserError
 from umsicht.ratings import (
     Design,
-    Item,
     Output,
     Plan,
-    Result,
     Round,
     create,
     default,
@@ -170,64 +169,7 @@ def do(round: Path, rater: str) -> int:
     items = one.items(rater)
     if not sys.stdin.isatty():
         raise UserError(t("ratings.do.no_terminal"), fix=t("ratings.do.no_terminal.fix"))
-    done = one.answers(rater)
-    position = next((n for n, item in enumerate(items) if item.id not in done), len(items))
-    while position < len(items):
-        item = items[position]
-        began = time.monotonic()
-        _show(one, item, t("ratings.do.head", rater=rater, number=position + 1, total=len(items)))
-        answer = _ask_pair() if one.kind == "pairwise" else _ask_levels(one)
-        if answer == "q":
-            print(t("ratings.do.stopped", rater=rater, done=len(one.answers(rater)), total=len(items)))
-            return 0
-        if answer == "u":
-            position = max(0, position - 1)
-            continue
-        one.answer(rater, item.id, answer, seconds=time.monotonic() - began)
-        position += 1
-    print(t("ratings.do.done", rater=rater, total=len(items)))
-    return 0
-
-
-def _show(one: Round, item: Item, heading: str) -> None:
-    from rich.text import Text
-
-    out = console()
-    out.print(Text(f"\n{heading}", "bold"))
-    parts = [("ratings.do.prompt", item.prompt)]
-    if one.kind == "pairwise":
-        parts += [("ratings.do.left", item.left), ("ratings.do.right", item.right)]
-    else:
-        parts += [("ratings.do.text", item.left)]
-    for label, text in parts:
-        out.print(Text.assemble((f"\n[{t(label)}] ", "bold cyan"), text))
-
-
-def _ask_pair() -> str:
-    keys = {"1": "left", "a": "left", "2": "tie", "3": "right", "b": "right", "s": "skip", "u": "u", "q": "q"}
-    while True:
-        answer = keys.get(input("\n" + t("ratings.do.ask")).strip().lower())
-        if answer:
-            return answer
-        print(t("ratings.do.again"))
-
-
-def _ask_levels(one: Round) -> Any:
-    answers: dict[str, str] = {}
-    for c in one.sheet.criteria:
-        while True:
-            text = (
-                input("\n" + t("ratings.do.ask_level", question=c.question, low=c.low, high=c.high))
-                .strip()
-                .lower()
-            )
-            if text in ("q", "u"):
-                return text
-            if text in ("1", "2", "3", "4", "5", "s"):
-                answers[c.id] = "skip" if text == "s" else text
-                break
-            print(t("ratings.do.again"))
-    return answers
+    return rate_in_terminal(one, rater, items)
 
 
 @rate.command(name="export")
@@ -322,7 +264,7 @@ def score_(round: Path, *, json: bool = False) -> int:
     if json:
         print_json(result.to_dict())
     else:
-        _report(result)
+        print_result(result)
     return int(result.decision == "refused")
 
 
@@ -365,59 +307,3 @@ def metrics(round: Path, *, json: bool = False) -> int:
         for finding in findings:
             print_finding(finding)
     return int(bool(findings))
-
-
-def _report(result: Result) -> None:
-    print(t(f"ratings.score.{result.decision}", better=result.better))
-    if result.duels and result.decision != "refused":
-        print_table(
-            [
-                t(f"ratings.score.{name}")
-                for name in ("system", "against", "win_rate", "interval", "p", "prompts")
-            ],
-            [
-                (d.first, d.second, f"{d.win_rate:.2f}", _interval(d.interval), f"{d.p:.3g}", d.prompts)
-                for d in result.duels
-            ],
-        )
-    if result.means and result.decision != "refused":
-        print_table(
-            [t(f"ratings.score.{name}") for name in ("system", "criterion", "mean", "interval")],
-            [(m.system, m.criterion, f"{m.mean:.2f}", _interval(m.interval)) for m in result.means],
-        )
-    for what, agree in result.agreement.items():
-        low, high = agree.interval or (None, None)
-        print(
-            t(
-                "ratings.score.agreement",
-                what=what,
-                alpha=_two(agree.alpha),
-                low=_two(low),
-                high=_two(high),
-                percent="—" if agree.percent is None else f"{agree.percent:.0%}",
-                units=agree.units,
-            )
-        )
-    print_table(
-        [t(f"ratings.score.{name}") for name in ("rater", "controls", "repeats", "left", "seconds")],
-        [
-            (
-                q.rater,
-                f"{q.controls_right}/{q.controls}",
-                f"{q.repeats_same}/{q.repeats}",
-                _two(q.left_share),
-                _two(q.seconds_median),
-            )
-            for q in result.raters
-        ],
-    )
-    for finding in result.findings:
-        print_finding(finding)
-
-
-def _two(value: float | None) -> str:
-    return "—" if value is None else f"{value:.2f}"
-
-
-def _interval(interval: tuple[float, float] | None) -> str:
-    return "—" if interval is None else f"{interval[0]:.2f}–{interval[1]:.2f}"
