@@ -15,7 +15,7 @@ def page() -> str:
     text = build_app("*").generate_docs(output_format="markdown", heading_level=1, recursive=True)
     head = (
         "# Command line\n\nWritten from the code: what `umsicht VERB --help` prints. Everywhere: `--lang en|de`, `--quiet`, `--debug`, `--version`. Exit codes: "
-        "0 ok · 1 a check or gate failed · 2 usage or recipe · 3 stopped by a guard · 75 told to stop, saved, resumable · 130 interrupted by a person, saved, resumable.\n\n"
+        "0 ok · 1 a verb that judges says no · 2 usage or recipe · 3 a gate stays shut or a guard stopped the run · 75 told to stop, saved, resumable · 130 interrupted by a person, saved, resumable.\n\n"
         "Also accepted: " + ", ".join(f"`{alias}` for `{verb}`" for alias, verb in ALIASES.items()) + ".\n\n"
     )
     first = min(

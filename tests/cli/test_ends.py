@@ -1,4 +1,4 @@
-"""The exit code says how the last training of a walk ended."""
+"""The exit code says how the last training of a walk ended, or that a gate stayed shut."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from umsicht.cli.walks import exit_code
+from umsicht.cli.walks import exit_code, show_gate
+from umsicht.findings import Finding, decide
 from umsicht.finetune import StageResult
 from umsicht.pipeline.run import Finished
+from umsicht.pipeline.walk import GateClosedError
 from umsicht.record import Run
 from umsicht.train import Outcome
 
@@ -33,3 +35,10 @@ def test_of_a_fine_tuning_stage_behind_it(outcome: Outcome, code: int, tmp_path:
     base, tuned = (Run.create(tmp_path / name, {"name": name}) for name in ("base", "tuned"))
     done = StageResult(tuned, base, outcome, {})
     assert exit_code(Finished(base, Outcome("finished", 9), stages=(done,)).last) == code
+
+
+@pytest.mark.parametrize("json", [False, True])
+def test_a_shut_gate_is_a_guards_stop(json: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    finding = Finding("CORPUS/missing-package", "stop", "corpus", "wiki", {"package": "wiki"})
+    assert show_gate(GateClosedError(decide("corpus", [finding], ())), json=json) == 3
+    assert finding.id in capsys.readouterr().out

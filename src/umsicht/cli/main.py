@@ -1,6 +1,6 @@
 """The entry point: finds the verb, speaks the right language, turns errors into four lines and exit codes.
 
-Exit codes: 0 ok · 1 a check or gate failed · 2 usage or recipe · 3 stopped by a guard · 75 told to stop, saved (train) · 130 interrupted after saving.
+Exit codes: 0 ok · 1 a verb that judges says no · 2 usage or recipe · 3 a gate stays shut or a guard stopped the run · 75 told to stop, saved (train) · 130 interrupted after saving.
 """
 
 from __future__ import annotations

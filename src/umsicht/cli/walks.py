@@ -68,18 +68,18 @@ def material_of(walk: Walk) -> Any:
 
 
 def show_gate(shut: Any, *, json: bool = False) -> int:
-    """Print what shut a gate, and the only way past it."""
+    """Print what shut a gate, and the only way past it; returns the exit code of a shut gate."""
     stopping = shut.decision.stopping
     if json:
         print_json(
             {"gate": shut.decision.gate, "open": False, "stopping": [one.to_dict() for one in stopping]}
         )
-        return exits.FAILED
+        return exits.GUARD
     for finding in stopping:
         print_finding(finding)
     print(t("cli.gate.shut", gate=shut.decision.gate, count=len(stopping)))
     print(t("cli.gate.waive", id=stopping[0].id))
-    return exits.FAILED
+    return exits.GUARD
 
 
 def exit_code(outcome: Outcome) -> int:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 OK = 0
 FAILED = 1
+"""A verb that judges says no (check, diagnose, evaluate, …); a job gave up; or an error nobody foresaw."""
 USAGE = 2
 """The recipe, the options or a folder are wrong: before the first step."""
 GUARD = 3
-"""A guard stopped the run, or a fine-tuning stage was refused: a person must look."""
+"""A gate stays shut, or a guard stopped the run: a person must look, and starting again unchanged helps nobody."""
 SAVED = 75
 """Told to stop, and the same command goes on: sysexits' EX_TEMPFAIL, "try again"."""
 INTERRUPTED = 130
