@@ -58,6 +58,16 @@ def test_a_configuration_that_does_not_fit_is_refused_by_name(folder, changes, s
         bring_in(folder, folder.parent / "project")
 
 
+def test_a_name_that_is_no_folder_here_is_said_to_be_none(tmp_path):
+    for name, said in (("nope", "nope"), ("Qwen/Qwen3-0.6B", "hf download Qwen/Qwen3-0.6B")):
+        with pytest.raises(UserError, match="There is no") as caught:
+            bring_in(name, tmp_path)
+        assert said in f"{caught.value.what} {caught.value.fix}"
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    with pytest.raises(UserError, match="is a file"):
+        bring_in(tmp_path / "model.safetensors", tmp_path)
+
+
 @pytest.mark.parametrize(
     "changes",
     [

@@ -16,7 +16,7 @@ from umsicht.finetune.base import lacking
 from umsicht.finetune.bring_in import bring_in
 from umsicht.finetune.contamination import protected_rows
 from umsicht.finetune.rows import parse
-from umsicht.finetune.stage import no_gain
+from umsicht.finetune.stage import no_gain, policy
 from umsicht.finetune.stream import characters
 from umsicht.finetune.talk import Talk, require_chat
 from umsicht.model.adapter_file import load_adapter
@@ -208,6 +208,14 @@ def test_problems_without_an_answer_cannot_be_checked(tuned, files):
     rows = [{"question": row["question"]} for row in additions(20)]
     with pytest.raises(UserError, match="answer"):
         run_stage(stage(files, rows, method="grpo", steps=1), tuned.run, root=files, waivers=WAIVED)
+
+
+def test_adapters_of_a_rank_above_the_width_are_refused(base):
+    subject = open_subject(base)
+    width = subject.model.config.d_model
+    policy(StageSettings(data=["x"], lora={"r": width}), subject)
+    with pytest.raises(UserError, match=str(width)):
+        policy(StageSettings(data=["x"], lora={"r": width + 1}), subject)
 
 
 def test_a_stage_that_gains_nothing_says_so(tmp_path):

@@ -151,3 +151,30 @@ def test_a_section_of_its_own_is_judged_like_a_recipe(override: str, what: str, 
 def test_a_section_of_its_own_takes_overrides() -> None:
     made = section_from(StageSettings, {"method": "sft", "data": ["rows.jsonl"]}, ["lora.r=4", "epochs=3"])
     assert made.lora is not None and (made.lora.r, made.epochs) == (4, 3)
+
+
+@pytest.mark.parametrize(
+    ("method", "override", "fits"),
+    [
+        ("sft", "beta=0.5", False),
+        ("dpo", "beta=0.5", True),
+        ("dpo", "kl=0.1", False),
+        ("sft", "beta=0.1", True),
+    ],
+)
+def test_a_setting_that_another_method_reads_is_refused_unless_it_changes_nothing(
+    method: str, override: str, fits: bool
+) -> None:
+    plain = {"method": method, "data": ["rows.jsonl"]}
+    if fits:
+        made = section_from(StageSettings, plain, [override])
+        assert StageSettings.model_validate(made.plain()) == made
+    else:
+        with pytest.raises(UserError, match=r"setting of method|Einstellung der Methode"):
+            section_from(StageSettings, plain, [override])
+
+
+def test_an_adapter_beside_a_layer_that_no_model_has_is_refused() -> None:
+    with pytest.raises(UserError) as caught:
+        section_from(StageSettings, {"data": ["rows.jsonl"], "lora": {"targets": ["q_prj", "v_proj"]}}, [])
+    assert "targets" in f"{caught.value.what} {caught.value.where}"

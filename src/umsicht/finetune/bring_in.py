@@ -25,9 +25,10 @@ def bring_in(
     """Import the model in `folder` as a run of `project`.
 
     `like` is a run whose held-out text this model is to be scored on. The same folder brought in twice is the same run.
-    Raises `UserError` for a missing tokenizer.json, a model we do not express, or a tokenizer larger than the model.
+    Raises `UserError` for a folder that is not there, a missing tokenizer.json, a model we do not express, or a tokenizer larger than the model.
     """
     folder, project = Path(folder), Path(project)
+    _must_be_a_folder(folder)
     file = folder / "tokenizer.json"
     if not file.is_file():
         raise UserError(
@@ -81,6 +82,17 @@ def bring_in(
         ),
     )
     return run
+
+
+def _must_be_a_folder(folder: Path) -> None:
+    if folder.is_file():
+        raise UserError(t("finetune.import_file", folder=folder), fix=t("finetune.import_file.fix"))
+    if not folder.is_dir():
+        raise UserError(
+            t("finetune.import_absent", folder=folder),
+            why=t("finetune.import_absent.why"),
+            fix=t("finetune.import_absent.fix", name=folder),
+        )
 
 
 def _same_end(folder: Path, tokenizer: Tokenizer) -> None:

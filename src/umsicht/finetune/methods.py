@@ -89,7 +89,7 @@ def _sft(
     examples, refused, cut = supervised.rendered(cast(Sequence[Conversation], training), tokenizer, seq_len)
     others, more, _ = supervised.rendered(cast(Sequence[Conversation], held), tokenizer, seq_len)
     if not examples or not others:
-        return _empty(refused + more)
+        return nothing_prepared(refused + more)
     packed = supervised.pack(examples, seq_len)
     options = {"seq_len": seq_len, "pad_id": tokenizer.pad_id}
     source = supervised.SupervisedSource(
@@ -120,7 +120,7 @@ def _dpo(
     pairs, refused = preference.rendered_pairs(cast(Sequence[Preference], training), tokenizer, seq_len)
     others, more = preference.rendered_pairs(cast(Sequence[Preference], held), tokenizer, seq_len)
     if not pairs or not others:
-        return _empty(refused + more)
+        return nothing_prepared(refused + more)
     size = min(settings.batch_rows, len(pairs))
     source, validation = (
         preference.PairSource(p, batch_pairs=size, seed=settings.seed, pad_id=tokenizer.pad_id)
@@ -159,7 +159,7 @@ def _reward(
     pairs, refused = preference.rendered_pairs(cast(Sequence[Preference], training), tokenizer, seq_len - 1)
     others, more = preference.rendered_pairs(cast(Sequence[Preference], held), tokenizer, seq_len - 1)
     if not pairs or not others:
-        return _empty(refused + more)
+        return nothing_prepared(refused + more)
     size = min(settings.batch_rows, len(pairs))
     source, validation = (
         preference.PairSource(
@@ -208,7 +208,7 @@ def _grpo(
     problems, refused = grpo.posed(cast(Sequence[Problem], training), tokenizer, room, is_checked=is_checked)
     others, more = grpo.posed(cast(Sequence[Problem], held), tokenizer, room, is_checked=is_checked)
     if not problems or not others:
-        return _empty(refused + more)
+        return nothing_prepared(refused + more)
     source = grpo.ProblemSource(
         problems,
         batch_rows=min(settings.batch_rows, len(problems)),
@@ -253,6 +253,7 @@ def _lines(table: dict[str, int]) -> list[tuple[str, str]]:
     return [*lines, (t("finetune.table.spread"), spread)]
 
 
-def _empty(refused: list[Refused]) -> Prepared:
+def nothing_prepared(refused: list[Refused]) -> Prepared:
+    """Of rows that leave nothing to train on."""
     source = supervised.SupervisedSource([], seq_len=1, batch_rows=1, seed=0, pad_id=0)
     return Prepared(source, refused, {"examples": 0})

@@ -26,19 +26,15 @@ from umsicht.recipe.train import (
 )
 from umsicht.record import QUIET, Progress, Run, content_id, short
 from umsicht.record.ids import file_digest
-from umsicht.record.project import Project
 from umsicht.train import Outcome, Trainer
 from umsicht.words import t
 
-from . import checks, choices, contents, earnable, tone
+from . import checks, tone
 from .base import check_base, evaluation_of
-from .contamination import finding as contaminated
-from .contamination import protected_rows
 from .exporting import probe_ids
-from .loading import Refused, Rows, load, split
-from .methods import KIND, METRIC, Prepared, prepare, rate_of, steps_of
-from .reward import REWARDS
-from .rows import Conversation, Preference, Problem, Row
+from .material import Material, judge_of, material_of
+from .methods import METRIC, Prepared, rate_of, steps_of
+from .rows import Conversation
 from .subject import Subject, merged, open_subject
 
 STAGE_VERSION = 2
@@ -101,31 +97,14 @@ def run_stage(
     """
     subject = open_subject(base, checkpoint)
     _pass(base, check_base(base, subject.digest), waivers)
-    rows = load([root / path for path in settings.data], settings.format, KIND[settings.method])
-    leaked = protected_rows(rows.rows, base.manifest.get("recipe", {}), root)
-    total = len(rows.rows)
-    rows.leave_out(leaked)
-    if len(rows.rows) < 2:
-        # Too few for anything: say first what is wrong with the others.
-        _pass(base, rows.findings(0.0), ())
-    training, held_out = split(rows.rows, settings.validation_share, settings.seed)
     judge = judge_of(settings, base, subject)
-    prepared = prepare(
-        settings,
-        training,
-        held_out,
-        subject.tokenizer,
-        subject.model.config.seq_len,
-        None if judge is None else merged(judge.model),
-    )
-    conversations = [row.messages for row in training if isinstance(row, Conversation)]
-    _pass(base, checks.template(conversations[:TEMPLATE_ROWS], subject.tokenizer), ())
-    found = [*_data_findings(settings, rows, prepared.refused), *contaminated(leaked, total)]
-    found += said_in(settings, rows.rows, prepared.table, subject)
-    _pass(base, found, waivers)
+    material = material_of(settings, subject, root, None if judge is None else merged(judge.model))
+    _pass(base, material.broken, ())
+    _pass(base, material.findings, waivers)
+    found, prepared = list(material.findings), material.prepared
     for name, value in prepared.lines:
         progress.note(f"{name}: {value}")
-    run = _open_run(settings, subject, rows, prepared, waivers, judge)
+    run = _open_run(settings, subject, material, waivers, judge)
     outcome = _train(settings, subject, prepared, run, progress)
     if outcome.reason not in ("finished", "early-stopped"):
         return StageResult(run, base, outcome, prepared.table, findings=found)
@@ -141,37 +120,10 @@ def run_stage(
     result = StageResult(run, base, outcome, prepared.table, before, after, found)
     found += _forgotten(result, forgetting_limit)
     if known is None:
-        answered = [row for row in (*held_out, *training) if isinstance(row, Conversation)]
+        answered = [row for row in (*material.held_out, *material.training) if isinstance(row, Conversation)]
         found += tone.of_stage(run, base, answered)
     _record(run, found)
     return StageResult(run, base, outcome, prepared.table, before, after, found)
-
-
-def judge_of(settings: StageSettings, base: Run, subject: Subject) -> Subject | None:
-    """The reward model that the stage names: the newest run beside the base with this name or of a stage of this name.
-
-    Raises `UserError` where there is none, and where it reads other tokens than the base.
-    """
-    if settings.method != "grpo" or settings.reward_model is None:
-        return None
-    wanted = settings.reward_model
-    root = str(base.manifest.get("project_name") or base.manifest.get("name") or base.name)
-    beside = [
-        run
-        for run in Project(base.folder.parent.parent).runs()
-        if run.manifest.get("method") == "reward"
-        and wanted in (run.name, run.folder.name, run.manifest.get("name"), _title_of(run, root))
-    ]
-    if not beside:
-        raise UserError(t("finetune.no_judge", name=wanted), fix=t("finetune.no_judge_fix"))
-    judge = open_subject(beside[0])
-    if judge.tokenizer.digest != subject.tokenizer.digest:
-        raise UserError(t("finetune.judge_tokenizer", name=wanted), fix=t("finetune.no_judge_fix"))
-    return judge
-
-
-def _title_of(run: Run, root: str) -> str:
-    return str(run.manifest.get("name", "")).removeprefix(f"{root}-")
 
 
 def _pass(run: Run, findings: Sequence[Finding], waivers: Sequence[Waiver]) -> None:
@@ -199,46 +151,21 @@ def _record(run: Run, findings: Sequence[Finding]) -> None:
             run.add_finding(plain)
 
 
-def _data_findings(settings: StageSettings, rows: Rows, more: Sequence[Refused]) -> list[Finding]:
-    """One finding for all rows that cannot be used, whether unreadable or without a target."""
-    refused = {entry.location for entry in more}
-    kept = [row for row in rows.rows if row.id not in refused]
-    everything = Rows(kept, [*rows.refused, *more], rows.digests)
-    return everything.findings(settings.max_dropped_share if kept else 0.0)
-
-
-def said_in(
-    settings: StageSettings, rows: Sequence[Row], table: dict[str, Any], subject: Subject
-) -> list[Finding]:
-    """Findings about what rows in good form say: texts, choices, rewards, and answers that the context cuts."""
-    found = contents.read(rows)
-    found += contents.cut_by_context(table, subject.model.config.seq_len)
-    found += choices.compare([row for row in rows if isinstance(row, Preference)])
-    if settings.method == "grpo" and settings.reward != "model":
-        problems = [row for row in rows if isinstance(row, Problem) and row.answer]
-        reward = REWARDS[settings.reward]
-        found += earnable.earnable(
-            problems, settings.reward, reward, subject.tokenizer, settings.max_new_tokens
-        )
-    return found
-
-
 def _open_run(
     settings: StageSettings,
     subject: Subject,
-    rows: Rows,
-    prepared: Prepared,
+    material: Material,
     waivers: Sequence[Waiver],
     judge: Subject | None,
 ) -> Run:
-    base = subject.run
+    base, digests = subject.run, material.rows.digests
     plain = settings.plain()
     identity = content_id(
         {
             "stage_version": STAGE_VERSION,
             "settings": {name: value for name, value in plain.items() if name not in ("name", "data")},
             "base": subject.digest,
-            "files": sorted(rows.digests.values()),
+            "files": sorted(digests.values()),
             **({"judge": judge.digest} if judge else {}),
         }
     )
@@ -264,22 +191,31 @@ def _open_run(
                 **inputs,
                 "base:weights": subject.digest,
                 **({"judge:weights": judge.digest} if judge else {}),
-                **{f"file:{name}": digest for name, digest in rows.digests.items()},
+                **{f"file:{name}": digest for name, digest in digests.items()},
             },
             "seed": settings.seed,
-            "model": {**_config(settings, subject).to_dict(), "n_parameters": subject.model.n_parameters()},
-            "targets": prepared.table,
+            "model": {
+                **stage_config(settings, subject).to_dict(),
+                "n_parameters": subject.model.n_parameters(),
+            },
+            "targets": material.prepared.table,
             "best_by": [metric, direction],
             "waivers": [waiver.to_dict() for waiver in waivers],
         },
     )
 
 
-def _config(settings: StageSettings, subject: Subject) -> ModelConfig:
+def stage_config(settings: StageSettings, subject: Subject) -> ModelConfig:
     plain = ModelConfig.from_dict({**subject.model.config.to_dict(), "lora": None})
     if settings.lora is None:
         return plain
     lora = settings.lora
+    if lora.r > plain.d_model:
+        raise UserError(
+            t("finetune.lora_rank", r=lora.r, width=plain.d_model),
+            why=t("finetune.lora_rank.why"),
+            fix=t("finetune.lora_rank.fix", width=plain.d_model),
+        )
     wanted = LoraConfig(lora.r, lora.alpha, lora.dropout, lora.rank_stabilised, tuple(lora.targets))
     try:
         return with_adapters(plain, wanted)
@@ -292,7 +228,7 @@ def _config(settings: StageSettings, subject: Subject) -> ModelConfig:
 def policy(settings: StageSettings, subject: Subject) -> Transformer:
     """The model that will learn: the base's weights (earlier adapters merged), fresh adapters where the stage wants them."""
     base = merged(subject.model)
-    config = _config(settings, subject)
+    config = stage_config(settings, subject)
     if config.lora is None:
         return base
     model = build(config, settings.seed)

@@ -9,7 +9,19 @@ from pydantic import Field, model_validator
 from umsicht.recipe.base import Section
 from umsicht.words import t
 
+Layer = Literal["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 Method = Literal["sft", "dpo", "reward", "grpo"]
+ONLY_FOR = {
+    "beta": "dpo",
+    "reference": "dpo",
+    "kl": "grpo",
+    "group": "grpo",
+    "max_new_tokens": "grpo",
+    "temperature": "grpo",
+    "reward": "grpo",
+    "reward_model": "grpo",
+}
+"""Settings that one method alone reads."""
 DataFormat = Literal["auto", "messages", "sharegpt", "alpaca", "preferences", "problems"]
 
 
@@ -22,7 +34,7 @@ class LoraSettings(Section):
         0.0, ge=0, lt=1, description="Dropout on what goes into the addition, in training only."
     )
     rank_stabilised: bool = Field(False, description="Scale by alpha / √r instead (rsLoRA).")
-    targets: list[str] = Field(
+    targets: list[Layer] = Field(
         ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],
         description="Layers that get an addition, by name.",
     )
@@ -91,6 +103,15 @@ class StageSettings(Section):
     def title(self) -> str:
         """The stage's name, or its method."""
         return self.name or self.method
+
+    @model_validator(mode="after")
+    def _every_setting_is_read(self) -> Self:
+        """A setting of another method would change nothing, and its author would not know. Records hold every setting, so a default is none."""
+        fields = type(self).model_fields
+        for name, method in ONLY_FOR.items():
+            if method != self.method and getattr(self, name) != fields[name].default:
+                raise ValueError(t("recipe.rule.other_method", name=name, of=method, method=self.method))
+        return self
 
     @model_validator(mode="after")
     def _judge_is_named(self) -> Self:
