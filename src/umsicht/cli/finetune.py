@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from umsicht.cli.options import Overrides, Waived
-from umsicht.cli.output import TerminalProgress, print_finding, print_json, print_table
+from umsicht.cli.output import TerminalProgress, human, print_finding, print_json, print_table
 from umsicht.cli.projects import find_run
 from umsicht.cli.walks import exit_code
-from umsicht.findings import UserError
+from umsicht.findings import UserError, Waiver, exits
 from umsicht.record.progress import QUIET
 from umsicht.record.project import Project
 from umsicht.record.run import Run
 from umsicht.words import t
 
 if TYPE_CHECKING:
-    from umsicht.finetune import StageResult
+    from umsicht.finetune import Outlook, StageResult
     from umsicht.recipe.finetune import FinetuneSettings
 
 Files = Annotated[list[Path], Parameter(name="--data", negative=())]
@@ -65,17 +65,16 @@ def finetune(
     json
         Print the results as JSON.
     dry_run
-        Only print the stages.
+        Train nothing: say what each stage would train on, its steps, its memory, and whether its gate would open (else exit code 3).
     """
     from umsicht.finetune import run_stage
     from umsicht.pipeline.walk import parse_waivers
 
     run = _base(base)
     settings, root = _settings(run.manifest.get("recipe", {}), recipe, data, method, lora, set_ or [])
-    if dry_run:
-        print_json(settings.plain())
-        return 0
     waivers = parse_waivers(waive or [], because)
+    if dry_run:
+        return _show_outlook(settings, run, checkpoint, root, waivers, json)
     results: list[StageResult] = []
     for stage in settings.stages:
         progress = QUIET if json else TerminalProgress()
@@ -132,6 +131,44 @@ def _settings(
     if not settings.stages:
         raise UserError(t("finetune.no_stages"), fix=t("finetune.no_stages_fix"))
     return settings, root
+
+
+def _show_outlook(
+    settings: FinetuneSettings,
+    base: Run,
+    checkpoint: str,
+    root: Path,
+    waivers: tuple[Waiver, ...],
+    json: bool,
+) -> int:
+    """What the stages would do; 3 where a gate would stay shut, as the command without --dry-run."""
+    from umsicht.finetune import outlook
+
+    looked = outlook(settings.stages, base, checkpoint=checkpoint, root=root, waivers=waivers)
+    if json:
+        print_json({"settings": settings.plain(), "stages": [one.to_dict() for one in looked]})
+    else:
+        for one in looked:
+            _print_outlook(one, base)
+    return exits.OK if all(one.decision.open for one in looked) else exits.GUARD
+
+
+def _print_outlook(one: Outlook, base: Run) -> None:
+    print(t("finetune.stage", name=one.stage, method=one.method, base=base.name))
+    rows = [
+        (t("finetune.outlook.rows"), f"{one.training_rows:,} / {one.held_out_rows:,} / {one.refused_rows:,}"),
+        *one.lines,
+        (
+            t("finetune.outlook.steps"),
+            f"{one.steps:,} × {one.tokens // max(1, one.steps):,} = {one.tokens:,}",
+        ),
+        (t("finetune.outlook.rate"), f"{one.rate:g}"),
+        (t("finetune.outlook.memory"), "—" if one.peak_bytes is None else human(one.peak_bytes, "B")),
+    ]
+    print_table(["", ""], rows)
+    for finding in one.findings:
+        print_finding(finding)
+    print(t("finetune.outlook.opens" if one.decision.open else "finetune.outlook.shut"))
 
 
 def show_stage(result: StageResult) -> None:

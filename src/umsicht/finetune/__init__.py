@@ -2,12 +2,14 @@
 
 from .base import check_base, evaluation_of
 from .exporting import FORMATS, Exported, export
+from .outlook import Outlook, outlook
 from .stage import StageResult, run_stage
 from .subject import Subject, merged, open_subject
 
 __all__ = [
     "FORMATS",
     "Exported",
+    "Outlook",
     "StageResult",
     "Subject",
     "check_base",
@@ -15,5 +17,6 @@ __all__ = [
     "export",
     "merged",
     "open_subject",
+    "outlook",
     "run_stage",
 ]

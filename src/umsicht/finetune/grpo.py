@@ -105,9 +105,13 @@ class ProblemSource:
         """This rank's problems of `step`, at most `rows` at a time and so many that their answers fill about `ANSWER_TOKENS`."""
         whole = self.batch(step)
         first, last = split_rows(self.batch_rows, rank, world)
-        some = max(1, min(rows, ANSWER_TOKENS // (self.group * (self.width + self.room))))
+        some = self.problems_at_once(rows)
         for start in range(first, last, some):
             yield whole.slice(start, min(start + some, last))
+
+    def problems_at_once(self, rows: int) -> int:
+        """At most `rows`, and so many that their answers fill about `ANSWER_TOKENS`."""
+        return max(1, min(rows, ANSWER_TOKENS // (self.group * (self.width + self.room))))
 
     def epoch(self, step: int) -> float:
         """Passes over the problems before `step`."""

@@ -18,6 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
 from umsicht.model import ModelConfig, Transformer
+from umsicht.model.lora import freeze_base
 from umsicht.recipe.train import TrainSettings
 from umsicht.score.loss import active_loss_sum
 from umsicht.train.alone import ALONE
@@ -126,6 +127,8 @@ def _gradient(model: Transformer, ids: Tensor, precision: str) -> None:
 
 def _model(config: ModelConfig, precision: str) -> Transformer:
     model = Transformer(config)
+    if config.lora is not None:
+        freeze_base(model)
     if precision == "bfloat16":
         for parameter in model.parameters():
             if parameter.ndim:
