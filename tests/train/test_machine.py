@@ -143,6 +143,25 @@ def test_bfloat16_weights_train_and_resume_to_the_bit(tmp_path: Path) -> None:
         assert torch.equal(tensor, second.model.state_dict()[name]), name
 
 
+@pytest.mark.parametrize(("exact", "precision"), [(True, "bfloat16"), (False, "autocast")])
+def test_a_frozen_weight_is_never_rounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exact: bool, precision: str
+) -> None:
+    """Nothing would keep what it was. An objective from outside computes in bfloat16 all the same."""
+    monkeypatch.setattr(machine, "choose_precision", lambda *_: ("bfloat16", {}))
+    model = ToyModel()
+    frozen = model.down.weight.requires_grad_(False)
+    if exact:
+        frozen.data = frozen.to(torch.bfloat16).float()
+    before, formats, plain = frozen.detach().clone(), set(), LanguageModelling()
+    model.down.register_forward_hook(lambda *parts: formats.add(parts[2].dtype))
+    run = start(tmp_path / "run")
+    trainer = Trainer(model, ToySource(), settings(2, precision="auto"), run, objective=plain.__call__)
+    trainer.fit()
+    assert run.manifest["machine"]["precision"] == precision and formats == {torch.bfloat16}
+    assert torch.equal(model.down.weight.float(), before)
+
+
 def test_document_mask_keeps_documents_apart() -> None:
     config = derive(ModelSettings(d_model=64, n_layers=2), 37, seq_len=16)
     model = build(config, 0)

@@ -7,6 +7,7 @@ So one batch of B, B micro-batches of one, and two ranks give the same loss and 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,7 +60,8 @@ class LanguageModelling:
 
     def __call__(self, model: Any, batch: Batch) -> LossSums:
         """Sums over the active targets of `batch`, float32 scalars."""
-        with torch.autocast(batch.inputs.device.type, dtype=torch.bfloat16, enabled=self.autocast):
+        device = batch.inputs.device.type
+        with torch.autocast(device, dtype=torch.bfloat16) if self.autocast else nullcontext():
             if not hasattr(model, "hidden"):
                 return self._from_logits(model(batch.inputs), batch)
             mask = {"document_ids": batch.document_ids} if self.document_mask else {}

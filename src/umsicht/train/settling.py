@@ -23,6 +23,7 @@ from umsicht.train.machine import (
     resolve,
     threads_are_named,
 )
+from umsicht.train.precision import sparing_frozen
 from umsicht.train.reduction import Reduction
 from umsicht.words import t
 
@@ -49,6 +50,8 @@ def machine_of(
         return machine
     part = -(-rows // reduction.world)
     fresh = resolve(settings, rows=part, seq_len=seq_len)
+    if settings.precision == "auto":
+        fresh = sparing_frozen(fresh, model)
     if ranks.world == 1:
         fresh = fitted(fresh, model, settings, rows=part, seq_len=seq_len)
     machine = Machine.from_dict(ranks.first(fresh.to_dict()))

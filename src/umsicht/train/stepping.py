@@ -26,7 +26,7 @@ from umsicht.train.early import BestValues, EarlyStopping
 from umsicht.train.hooks import Hook, HookSet, StopRun, View
 from umsicht.train.objective import LanguageModelling, Objective
 from umsicht.train.optimizer import Optimizer
-from umsicht.train.precision import computing
+from umsicht.train.precision import Autocast, computing
 from umsicht.train.reduction import Reduction, clip, local
 from umsicht.train.saver import Saver
 from umsicht.train.schedule import Schedule
@@ -75,7 +75,7 @@ class Stepping:
         )
         self.device = torch.device(self.machine.device)
         self.model = reduction.place(computing(model.to(self.device), self.machine))
-        self.objective = objective or self._objective()
+        self.objective = self._computed(objective) if objective else self._objective()
         self.source = source
         self.carried = Carried(
             model=self.model,
@@ -103,7 +103,7 @@ class Stepping:
             step_seconds=self._measure_step,
         )
         self.carried.optimizer.zero_grad()
-        self.objective = objective or self._objective()
+        self.objective = self._computed(objective) if objective else self._objective()
         self.schedule = Schedule(settings.schedule, self.total_steps)
         self.saver: Saver = reduction.saver(run, settings.checkpoint, self.progress)
         self.stragglers = Stragglers(
@@ -153,6 +153,10 @@ class Stepping:
                 autocast=self.machine.precision == "autocast",
             )
         )
+
+    def _computed(self, objective: Objective) -> Objective:
+        """An objective from outside, in the number format of the machine."""
+        return Autocast(objective) if self.machine.precision == "autocast" else objective
 
     def _measure_step(self) -> float:
         """Median seconds of a whole step, on the real model, whose weights and optimizer are put back afterwards."""
