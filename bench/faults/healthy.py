@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.faults import base, watched
-from bench.faults.cases import answering, loops, turning, wiring
+from bench.faults.cases import answering, loops, reported, turning, wiring
 from bench.faults.work import plain
 from umsicht.guard import check, preflight
 from umsicht.model import save_weights
@@ -160,6 +160,7 @@ LOOPS: dict[str, Callable[[], dict[str, Any]]] = {
     "loop that trains on answers": answering.talking,
     "loop that evaluates an average": lambda: answering.averaging(0.999),
     "loop that prefers": answering.preferring,
+    **reported.HEALTHY,
 }
 """Healthy twins of the loops in `cases/`: the same code without its fault."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ def rows() -> list[dict[str, torch.Tensor]]:
     return [{key: value[row] for key, value in batch.items()} for batch in hugging() for row in range(3)]
 
 
-def of_transformers(folder: Path, poisoned: bool, steps: int = 6) -> tuple[Any, Any]:
+def of_transformers(folder: Path, poisoned: bool, steps: int = 6, **changes: Any) -> tuple[Any, Any]:
     transformers = pytest.importorskip("transformers", reason="transformers is not installed (extra hf)")
     pytest.importorskip("accelerate", reason="accelerate is not installed (extra hf)")
     from umsicht.guard.transformers_callback import UmsichtCallback
@@ -34,11 +35,11 @@ def of_transformers(folder: Path, poisoned: bool, steps: int = 6) -> tuple[Any, 
         output_dir=str(folder / "out"),
         max_steps=steps,
         per_device_train_batch_size=3,
-        logging_steps=1,
         report_to=[],
         use_cpu=True,
         disable_tqdm=True,
         save_strategy="no",
+        **{"logging_steps": 1, **changes},
     )
     callback = UmsichtCallback(folder / "watched")
     trainer = transformers.Trainer(
@@ -56,6 +57,13 @@ def test_transformers_healthy(tmp_path: Path) -> None:
     trainer.train()
     assert [f.id for f in callback.findings] == []
     assert len((tmp_path / "watched" / "metrics.jsonl").read_text().splitlines()) == 6
+
+
+def test_steps_of_a_trainer_are_counted_and_not_its_logs(tmp_path: Path) -> None:
+    trainer, callback = of_transformers(tmp_path, False, steps=6, logging_steps=2)
+    trainer.train()
+    written = (tmp_path / "watched" / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in written] == [2, 4, 6] and callback.findings == []
 
 
 def test_a_second_epoch_of_a_trainer_is_no_repetition_and_its_figures_are_kept(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from bench.faults.cases import (  # isort: skip
     turning,
     wiring,
     answering,
+    reported,
     during,
 )
 from bench.faults.cases.absent import ABSENT
@@ -38,6 +39,7 @@ __all__ = [
     "loops",
     "model",
     "optimizer",
+    "reported",
     "resume",
     "targets",
     "text",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from umsicht.diagnose import tuning
+from umsicht.diagnose import steering, tuning
 from umsicht.diagnose.model import Also, Gap
 from umsicht.diagnose.rules import Case, Ruling, slice_rises
 from umsicht.diagnose.written import written
@@ -15,7 +15,7 @@ NEGATIVE = -0.15
 
 
 def find(case: Case, gap: Gap | None, ruling: Ruling) -> tuple[Also, ...]:
-    """Gap, still falling, below the plan's prediction, spikes, one slice against the mean, what preference and reward training log."""
+    """Gap, still falling, below the plan's prediction, spikes, one slice against the mean, what preference and reward training log, rate and gradient."""
     found: list[tuple[str, dict[str, Any]]] = []
     facts, limits = case.facts, case.limits
     spikes = case.of_kind("spike")
@@ -55,7 +55,11 @@ def find(case: Case, gap: Gap | None, ruling: Ruling) -> tuple[Also, ...]:
         if slice_ is not None:
             found.append(("slice-rises", slice_.numbers))
     known = {name for name, _ in found}
-    found += [entry for entry in dict(tuning.find(case.curves)).items() if entry[0] not in known]
+    found += [
+        entry
+        for entry in dict([*tuning.find(case.curves), *steering.find(case.curves)]).items()
+        if entry[0] not in known
+    ]
     return tuple(
         Also(name, numbers, t(f"diagnose.also.{name}", **written(numbers))) for name, numbers in found
     )

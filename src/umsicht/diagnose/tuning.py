@@ -20,6 +20,8 @@ NAMES: dict[str, tuple[str, ...]] = {
     "accuracy": ("tune/accuracy", "dpo/accuracy", "reward/accuracy", "train/rewards/accuracies"),
     "chosen": ("tune/chosen", "dpo/reward_chosen", "train/rewards/chosen"),
     "rejected": ("tune/rejected", "dpo/reward_rejected", "train/rewards/rejected"),
+    "likes": ("tune/likes", "train/logps/chosen"),
+    "dislikes": ("tune/dislikes", "train/logps/rejected"),
     "reward": ("tune/reward", "grpo/reward", "train/reward"),
     "spread": ("tune/reward_std", "train/reward_std"),
     "flat": ("tune/flat_groups", "grpo/flat_groups", "train/frac_reward_zero_std"),
@@ -36,7 +38,18 @@ def find(curves: Curves) -> list[Said]:
     rules: tuple[Callable[[Curves], Said | None], ...] = (_at_ln2,)
     if any(_figure(curves, name) is not None for name in ("accuracy", "reward")):
         # Other training logs a divergence or an entropy too, and means something else by it.
-        rules = (_at_ln2, _accuracy, _both_fall, _flat, _kl, _clipped, _entropy, _cut, _reward_falls)
+        rules = (
+            _at_ln2,
+            _same_answers,
+            _accuracy,
+            _both_fall,
+            _flat,
+            _kl,
+            _clipped,
+            _entropy,
+            _cut,
+            _reward_falls,
+        )
     return [said for rule in rules if (said := rule(curves)) is not None]
 
 
@@ -59,6 +72,15 @@ def _at_ln2(curves: Curves) -> Said | None:
     if len(loss) >= LEAST and bool((np.abs(loss.values - math.log(2)) < 2e-4).all()):
         return "tune-ln2", {"loss": float(loss.values[-1]), "points": len(loss)}
     return None
+
+
+def _same_answers(curves: Curves) -> Said | None:
+    """Chosen and rejected answers that are equally likely at every point are one and the same answer."""
+    likes, dislikes = _figure(curves, "likes"), _figure(curves, "dislikes")
+    if likes is None or dislikes is None or len(likes) != len(dislikes):
+        return None
+    same = bool((likes.values == dislikes.values).all()) and bool(likes.values.any())
+    return ("tune-same-answers", {"points": len(likes)}) if same else None
 
 
 def _accuracy(curves: Curves) -> Said | None:

@@ -58,10 +58,9 @@ class Example:
     @property
     def active(self) -> torch.Tensor:
         """Positions whose label is not ignored by the batch's own marks, `[rows, seq]`."""
-        if self.labels is None:
-            return self.real
-        marked = self.labels >= 0
-        return marked & (self.weights > 0) if self.weights is not None else marked
+        marked = self.real if self.labels is None else self.labels >= 0
+        weighed = self.weights is not None and self.weights.shape == self.ids.shape
+        return marked & (self.weights > 0) if weighed else marked  # type: ignore[operator]  # a tensor where weighed
 
     def agreement(self, offset: int) -> float:
         """Share of active labels that equal the id `offset` positions on; NaN where nothing can be compared."""

@@ -90,6 +90,15 @@ class Subject:
             return False
         return found.pushed is not None and bool(found.pushed.any())
 
+    @functools.cached_property
+    def advantages(self) -> torch.Tensor | None:
+        """One number a row of `small`, by which its tokens should become likelier, where the batch of a policy gradient has it."""
+        raw, rows = self.small.raw, self.small.ids.shape[0]
+        found = raw.get("advantages") if isinstance(raw, Mapping) else None
+        if not isinstance(found, torch.Tensor) or found.shape[:1] != (rows,) or found.dim() > 2:
+            return None
+        return found.float().reshape(rows, -1).mean(1).cpu()
+
     def need_example(self) -> Example:
         """The first batch, or `Cannot`."""
         if not self.examples:

@@ -8,6 +8,8 @@ from typing import Any
 from transformers import TrainerCallback
 
 from umsicht.findings import Finding
+from umsicht.guard import transformers_arguments
+from umsicht.guard.transformers_loss import AccumulatedLoss
 from umsicht.guard.watch import GuardStop, Watch
 
 
@@ -18,6 +20,7 @@ class UmsichtCallback(TrainerCallback):
         self.folder = Path(folder)
         self.options = options
         self.watching: Watch | None = None
+        self._loss: AccumulatedLoss | None = None
 
     @property
     def findings(self) -> list[Finding]:
@@ -25,11 +28,15 @@ class UmsichtCallback(TrainerCallback):
         return self.watching.findings if self.watching is not None else []
 
     def on_train_begin(
-        self, args: Any, state: Any, control: Any, model: Any = None, optimizer: Any = None, **_: Any
+        self, args: Any, state: Any, control: Any, model: Any = None, optimizer: Any = None, **more: Any
     ) -> None:
-        """Attach to the trainer's own model and optimizer."""
+        """Attach to the trainer's own model and optimizer; judge its arguments."""
         inner = getattr(optimizer, "optimizer", optimizer)
-        self.watching = Watch(self.folder, model, inner, raises=False, **self.options).__enter__()
+        options = {"tokenizer": more.get("processing_class"), **self.options}
+        self.watching = Watch(self.folder, model, inner, raises=False, **options).__enter__()
+        self._loss = AccumulatedLoss(model, int(args.gradient_accumulation_steps))
+        for found in transformers_arguments.judge(args, int(state.max_steps)):
+            self.watching.say(found)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
         """A step whose update was taken away is the last one."""
@@ -42,15 +49,25 @@ class UmsichtCallback(TrainerCallback):
         if self.watching is not None and self.watching.stopped is None and logs and "loss" in logs:
             if float(getattr(state, "epoch", 0) or 0) >= 1:
                 # From the second pass on every row has come before.
-                self.watching.repeats_are_fine = True
+                self.watching.expect_repeats()
+            self._compare(float(logs["loss"]), int(state.global_step))
             try:
-                self.watching.step(float(logs["loss"]), **_figures(logs))
+                self.watching.step(float(logs["loss"]), number=int(state.global_step), **_figures(logs))
             except GuardStop:
                 control.should_training_stop = True
         return control
 
+    def _compare(self, loss: float, steps: int) -> None:
+        """The first loss that is told covers all steps so far."""
+        found = self._loss.logged(loss, steps) if self._loss is not None else None
+        self._loss = None
+        if found is not None and self.watching is not None:
+            self.watching.say(found)
+
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Let go."""
+        if self._loss is not None:
+            self._loss.close()
         if self.watching is not None:
             self.watching.__exit__(None, None, None)
 

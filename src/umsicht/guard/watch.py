@@ -24,10 +24,12 @@ from umsicht.guard.adapt_model import ModelView
 from umsicht.guard.monitors.rule import Alarm, SpikeRule
 from umsicht.guard.watch_audit import Audit
 from umsicht.guard.watch_cause import cause_and_place, replays
+from umsicht.guard.watch_fed import FirstBatches
 from umsicht.guard.watch_log import WatchLog
+from umsicht.guard.watch_ranks import Beside, place
+from umsicht.guard.watch_rows import FedRows
 from umsicht.words import t
 
-REMEMBERED_ROWS = 500_000
 FORWARDS = 64
 """Calls of the model in one step whose ids are looked at."""
 
@@ -45,7 +47,8 @@ class Watch:
 
     `findings` collects what was seen; `on_alarm` is `note` or `stop` for spikes and shifts. Non-finite values always stop: they raise `GuardStop`,
     or, with `raises=False`, set `stopped` and leave the update nothing to move. With `listens=False` the loop itself calls `before_update` and
-    `after_update`: for loops that compute the gradient inside `optimizer.step(closure)`.
+    `after_update`: for loops that compute the gradient inside `optimizer.step(closure)`. With `tokenizer` begin and end tokens of the first batches
+    are looked at too. Of several processes each keeps a record of its own (`folder/ranks/1` and on) and rank 0 compares them.
     """
 
     def __init__(
@@ -58,6 +61,7 @@ class Watch:
         loss: Callable[[nn.Module, Any], torch.Tensor] | None = None,
         on_alarm: str = "note",
         repeats_are_fine: bool = False,
+        tokenizer: Any = None,
         raises: bool = True,
         listens: bool = True,
     ) -> None:
@@ -68,17 +72,21 @@ class Watch:
                 t("guard.api.watch_model.why"),
                 t("guard.api.watch_model.fix"),
             )
-        self.folder = Path(folder)
+        rank, _ = place()
+        # Every process keeps a record of its own; the first one's is the training's.
+        self.folder = Path(folder) / f"ranks/{rank}" if rank else Path(folder)
         self.model, self.optimizer, self.loss = model, optimizer, loss
-        self.on_alarm, self.repeats_are_fine = on_alarm, repeats_are_fine
+        self.on_alarm = on_alarm
         self.raises, self.listens = raises, listens
         self.stopped: Finding | None = None
         self.rule = SpikeRule()
         self._log = WatchLog(self.folder)
         self._audit = Audit(self._log, model, optimizer, schedule, loss)
+        self._rows = FedRows(self._log, repeats_are_fine)
+        self._beside = Beside(self._log, Path(folder), model)
+        self._first = FirstBatches(self._log, model, tokenizer)
         self._batch: Any = None
         self._handles: list[Any] = []
-        self._seen: dict[int, int] = {}
         self._norm = self._loss_before = math.nan
         self._forward_batches: list[torch.Tensor] = []
         self._trained = self._learns_in_eval = False
@@ -93,9 +101,18 @@ class Watch:
         """Steps so far."""
         return self._log.steps
 
+    def say(self, finding: Finding) -> None:
+        """Keep a finding that was made elsewhere."""
+        self._log.add(finding.id, finding.grade, finding.location, **finding.numbers)
+
+    def expect_repeats(self) -> None:
+        """From here on rows may have come before; a whole pass in the order of the last is still said."""
+        self._rows.repeats_are_fine = True
+
     # -- being switched on and off ---------------------------------------------------------------------------------------------
     def __enter__(self) -> Watch:
         self._log.open()
+        self._beside.open()
         if self.optimizer is not None and self.listens:
             self._handles.append(self.optimizer.register_step_pre_hook(self.before_update))
             self._handles.append(self.optimizer.register_step_post_hook(self.after_update))
@@ -108,6 +125,8 @@ class Watch:
         for handle in self._handles:
             handle.remove()
         self._handles = []
+        self._first.judge()
+        self._beside.judge()
         self._log.close()
 
     # -- moments ---------------------------------------------------------------------------------------------------------------
@@ -122,6 +141,7 @@ class Watch:
             return
         if not ids.is_floating_point():
             self._forward_batches.append(ids.detach())
+            self._first.see(ids, keywords)
 
     def before_update(self, *_: Any) -> None:
         """Between backward and update: the last moment at which nothing is lost."""
@@ -153,6 +173,7 @@ class Watch:
             )
         self._trained = self._learns_in_eval = False
         self._audit.before(self._batch)
+        self._beside.before(self._forward_batches)
 
     def after_update(self, *_: Any) -> None:
         """What moved; which rate was used."""
@@ -186,9 +207,14 @@ class Watch:
                 raise
             raise GuardStop(self._explain(math.nan)) from error
 
-    def step(self, loss: torch.Tensor | float, batch: Any = None, **figures: float) -> list[Finding]:
-        """One training step is done (or about to be): judge its loss, write a row, return what is new. May raise `GuardStop`."""
-        self._log.next_step()
+    def step(
+        self, loss: torch.Tensor | float, batch: Any = None, *, number: int | None = None, **figures: float
+    ) -> list[Finding]:
+        """One training step is done (or about to be): judge its loss, write a row, return what is new. May raise `GuardStop`.
+
+        `number` is the step's own where not every step is told.
+        """
+        self._log.next_step(number)
         if batch is not None:
             self._batch = batch
         value = float(loss.detach()) if isinstance(loss, torch.Tensor) else float(loss)
@@ -202,7 +228,7 @@ class Watch:
         alarm = self.rule.see(self.steps, value, rate)
         if alarm is not None:
             self._raise_alarm(alarm)
-        self._repeats()
+        self._rows.look(self._forward_batches)
         if self.steps % 100 == 0:
             self._weights()
         self._forward_batches = []
@@ -231,31 +257,6 @@ class Watch:
         self._log.keep(found, self._example())
         if grade == "stop":
             raise GuardStop(found)
-
-    def _repeats(self) -> None:
-        """Rows of this step seen before, by content; many of them in a young run mean that the loader repeats itself."""
-        if self.repeats_are_fine or "DATA-ORDER/repeats" in self._log.said:
-            return
-        repeated = total = 0
-        for ids in self._forward_batches:
-            for row in ids.cpu().numpy():
-                total += 1
-                key = hash(row.tobytes())
-                seen = self._seen.get(key)
-                repeated += int(seen is not None and seen != self.steps)
-                self._seen.setdefault(key, self.steps)
-        if len(self._seen) > REMEMBERED_ROWS:
-            self._seen.clear()
-        if total and repeated >= max(2, 0.5 * total) and self.steps > 1:
-            self._log.add(
-                "DATA-ORDER/repeats",
-                "warn",
-                f"data order: step {self.steps}",
-                repeats=repeated,
-                rows=total,
-                share=repeated / total,
-                once=True,
-            )
 
     def _weights(self) -> None:
         for name, parameter in self.model.named_parameters():

@@ -16,6 +16,10 @@ from umsicht.guard.watch_log import WatchLog
 
 AUDITED = 20
 """Updates."""
+RISING = 6
+"""Steps that show a warm-up."""
+ZEROS = 10
+"""Steps in a row at a rate of zero that no schedule has on purpose."""
 RECOMPUTED = (1, 2, 5)
 """Updates before which the gradient is computed again: each costs a step."""
 
@@ -36,6 +40,7 @@ class Audit:
         self._before: dict[str, torch.Tensor] = {}
         self._still: dict[str, int] = {}
         self._rates: list[list[float]] = []
+        self._at_zero = 0
 
     def before(self, batch: Any) -> None:
         """Gradients are there, weights have not moved."""
@@ -44,7 +49,9 @@ class Audit:
         if self.optimizer is not None:
             self._rates.append([float(group["lr"]) for group in self.optimizer.param_groups])
         self._before = {
-            name: p.detach().clone() for name, p in self.model.named_parameters() if p.requires_grad
+            name: p.detach().clone()
+            for name, p in self.model.named_parameters()
+            if p.requires_grad and p.numel()
         }
         self._leftover(batch)
 
@@ -61,7 +68,35 @@ class Audit:
             behind = left_behind(self._rates)
             if behind is not None:
                 self.log.add(behind.id, behind.grade, behind.location, **behind.numbers)
+            self._judge_first_rate()
+        self._judge_zero_rate()
         self._compare_rate()
+
+    def _judge_first_rate(self) -> None:
+        """A warm-up that is set after the update: the first step goes at the full rate, the second at the lowest."""
+        first, *rest = [max(rates) for rates in self._rates[:RISING]] or [0.0]
+        rises = len(rest) == RISING - 1 and all(a < b for a, b in zip(rest, rest[1:], strict=False))
+        if rises and first > 2 * rest[-1]:
+            self.log.add(
+                "OPT-WIRING/schedule",
+                "warn",
+                "schedule: step 1",
+                step=1,
+                rate=first,
+                expected=max(0.0, 2 * rest[0] - rest[1]),
+                once=True,
+            )
+
+    def _judge_zero_rate(self) -> None:
+        """Steps at a rate of zero move nothing: a schedule that is over, or never begun."""
+        if self.optimizer is None:
+            return
+        zero = all(float(group["lr"]) == 0.0 for group in self.optimizer.param_groups)
+        self._at_zero = self._at_zero + 1 if zero else 0
+        if self._at_zero == ZEROS:
+            self.log.add(
+                "OPT-WIRING/rate-zero", "warn", f"schedule: step {self.updates}", rate=0.0, once=True
+            )
 
     def _compare_rate(self) -> None:
         if self.schedule is None or self.optimizer is None:

@@ -49,8 +49,8 @@ class WatchLog:
             self._writer.close()
             self._writer = None
 
-    def next_step(self) -> None:
-        """One more. Raises `UserError` where the folder is not open."""
+    def next_step(self, number: int | None = None) -> None:
+        """One more, or step `number` where that is later. Raises `UserError` where the folder is not open."""
         if self._writer is None:
             raise UserError(
                 t("guard.api.watch_off.what"),
@@ -58,7 +58,7 @@ class WatchLog:
                 t("guard.api.watch_off.why"),
                 t("guard.api.watch_off.fix"),
             )
-        self.steps += 1
+        self.steps = max(self.steps + 1, number or 0)
 
     def row(self, figures: dict[str, float]) -> None:
         """The figures of this step."""

@@ -23,6 +23,7 @@ from umsicht.record.ids import bytes_digest
 from umsicht.tokenizer import pretokenize
 from umsicht.tokenizer.adversarial import ADVERSARIAL
 from umsicht.tokenizer.special import EOS, PAD
+from umsicht.tokenizer.spelling import speller
 from umsicht.words import t
 
 Ids = NDArray[np.uint32]
@@ -118,6 +119,11 @@ class Tokenizer:
         return 1 + max(max(ids, default=-1), max(self.special.values(), default=-1))
 
     @property
+    def has_end(self) -> bool:
+        """Whether there is an id that ends a document."""
+        return any(name in self.special for name in _FOREIGN_EOS)
+
+    @property
     def eos_id(self) -> int:
         """The id that ends a document. Raises UserError where the tokenizer has none."""
         for name in _FOREIGN_EOS:
@@ -191,8 +197,9 @@ class Tokenizer:
             if isinstance(vocabulary, dict)
             else ((e[0], i) for i, e in enumerate(vocabulary))
         )
+        spell = speller(self.definition)
         for token, number in items:
-            table[number] = pretokenize.to_bytes(token) if self.is_byte_level else token.encode()
+            table[number] = spell(token)
         for name, number in self.special.items():
             table[number] = name.encode()
         return table

@@ -8,7 +8,7 @@ from typing import Any
 
 from umsicht.recipe.tokenizer import TokenizerSettings
 from umsicht.tokenizer import findings as judge
-from umsicht.tokenizer import parallel, references, roundtrip, vocabulary
+from umsicht.tokenizer import parallel, references, roundtrip, structure, vocabulary
 from umsicht.tokenizer.core import Tokenizer
 from umsicht.tokenizer.fertility import NOTHING, measure
 from umsicht.tokenizer.sample import Sample
@@ -39,6 +39,7 @@ def report(
         *(judge.missing(settings, fertility, sample) if sample else ()),
         *(judge.expensive(costs, settings.fertility_ratio) if spoken else ()),
         *judge.junk(inside),
+        *structure.findings(tokenizer),
     ]
     return {
         "fertility": {name: figure.to_dict() for name, figure in sorted(fertility.items())},

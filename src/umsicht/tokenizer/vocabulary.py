@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable
@@ -15,6 +16,9 @@ from umsicht.tokenizer.core import Tokenizer
 
 SHOWN = 20
 LONG_CHARACTERS = 24
+CHANGES = 3
+"""Changes from letter to digit or back inside a token; names such as `x86_64` and `utf8` have fewer."""
+_MIXED = re.compile(r"(?<=[A-Za-z])(?=\d)|(?<=\d)(?=[A-Za-z])")
 
 
 @dataclass(frozen=True)
@@ -92,7 +96,7 @@ def overlap(one: Tokenizer, other: Tokenizer) -> dict[str, Any]:
 
 
 def is_junk(raw: bytes) -> bool:
-    """Long runs of one character, long strings of symbols, long hexadecimal numbers, over-long words: memorised formatting, not language.
+    """Long runs of one character, long strings of symbols, long hexadecimal numbers, pieces of hashes and encoded data, over-long words: memorised formatting, not language.
 
     White space is spared: runs of spaces are how code is indented.
     """
@@ -108,6 +112,8 @@ def is_junk(raw: bytes) -> bool:
     if len(body) >= 8 and not any(char.isalnum() for char in body):
         return True
     if len(body) >= 12 and all(char in "0123456789abcdefABCDEF" for char in body):
+        return True
+    if len(_MIXED.findall(body)) >= CHANGES:
         return True
     return len(body) > LONG_CHARACTERS
 

@@ -45,6 +45,8 @@ _ALIASES: dict[str, str] = {
     "tune/accuracy": "rewards_accuracies reward_accuracy reward_accuracies",
     "tune/chosen": "rewards_chosen reward_chosen",
     "tune/rejected": "rewards_rejected reward_rejected",
+    "tune/likes": "logps_chosen",
+    "tune/dislikes": "logps_rejected",
     "tune/reward": "reward rewards_mean reward_mean mean_reward critic_rewards_mean",
     "tune/reward_std": "reward_std rewards_std",
     "tune/flat_groups": "frac_reward_zero_std",

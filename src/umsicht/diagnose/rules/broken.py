@@ -11,12 +11,13 @@ from umsicht.diagnose.curves import GRAD, LR, TRAIN
 from umsicht.diagnose.facts import Facts
 from umsicht.diagnose.rules.case import Case, Ruling, around, ends, high_share, train_beside, turn
 from umsicht.diagnose.rules.generalise import val_rises
+from umsicht.diagnose.steering import val_never_finite
 
 
 def nonfinite(case: Case) -> Ruling | None:
     """NaN or infinity in training or validation loss that the run did not come back from."""
     events = [event for event in case.of_kind("nonfinite") if not event.recovered]
-    if not events:
+    if not events or (events[-1].metric != TRAIN and val_never_finite(case.curves)):
         return None
     event = next((one for one in events if one.metric == TRAIN), events[-1])
     series = case.curves.get(event.metric)

@@ -17,9 +17,11 @@ from umsicht.guard.probes.ledger import order
 from umsicht.guard.probes.mask import active_targets
 from umsicht.guard.probes.modes import modes
 from umsicht.guard.probes.net import safety_net
+from umsicht.guard.probes.new_tokens import new_tokens
 from umsicht.guard.probes.norm import loss_norm
 from umsicht.guard.probes.overfit import overfit
 from umsicht.guard.probes.overlap import overlap
+from umsicht.guard.probes.padding_seen import padding_seen
 from umsicht.guard.probes.places import places
 from umsicht.guard.probes.preference import preference
 from umsicht.guard.probes.prefix import causal_prefix
@@ -59,6 +61,8 @@ PROBES: tuple[Probe, ...] = (
     Probe("T3 batches", "boundaries", boundary_tokens),
     Probe("T15 batches", "data-order", repeated_rows),
     Probe("T17 places", "documents", places),
+    Probe("T8 padding", "documents", padding_seen),
+    Probe("T9 tokens", "initialisation", new_tokens),
     Probe("T6 answers", "active-targets", answers),
     Probe("T24 preference", "loss-norm", preference),
     Probe("T9 stream", "initialisation", stream),

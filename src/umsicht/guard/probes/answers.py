@@ -17,12 +17,18 @@ from umsicht.guard.subject import Subject, numbers, token_id
 
 ENOUGH = 8
 """Fewer answers have no habits."""
+LEFT_OUT = 2
+"""More untrained tokens than that, and somebody chose what is trained: rows trained whole have no speaker."""
 HEADER = 12
 """Tokens before an answer in which its speaker is named."""
 
 _USER = re.compile(r"(?:\b|_)(?:user|human|prompter)\W{0,16}$", re.IGNORECASE)
 _AS_USER = re.compile(
     r"^\W{0,4}(?:im_start\W{0,4}|start_of_turn\W{0,4})?(?:user|human|prompter)\b", re.IGNORECASE
+)
+_OPEN = re.compile(
+    r"(?:<\|(?:im_start|start_header_id|start_of_role)?\|?>?\W{0,3}assistant(?:<\|\w+\|>|\|>|>)?"
+    r"|<start_of_turn>model|\[/INST\]|### (?:Response|Assistant):|\n\n?Assistant:)\s*$"
 )
 _MARK = re.compile(r"^\s*[<\[].+[>\]]\s*$")
 
@@ -56,7 +62,9 @@ def answers(subject: Subject) -> Iterator[Finding]:
         )
         return
     yield from _speaker(subject, runs)
+    yield from _first_token(runs)
     yield from _end_mark(subject, runs)
+    yield from _open_turn(subject)
 
 
 def _collect(runs: _Runs, example: Example, offset: int | None) -> None:
@@ -70,9 +78,11 @@ def _collect(runs: _Runs, example: Example, offset: int | None) -> None:
         if len(inside) < 3 or not any(is_target):
             continue
         runs.rows += 1
-        runs.whole += all(is_target[place] for place in inside[1:])
+        left_out = sum(not is_target[place] for place in inside[1:])
+        runs.whole += not left_out
+        chosen = left_out > LEFT_OUT
         for one, other in zip(inside, inside[1:], strict=False):
-            if is_target[other] and not is_target[one]:
+            if is_target[other] and not is_target[one] and chosen:
                 runs.before.append((ids[max(inside[0], other - HEADER) : other], ids[other : other + HEADER]))
             elif is_target[one] and not is_target[other]:
                 runs.last[ids[one]] += 1
@@ -96,6 +106,48 @@ def _speaker(subject: Subject, runs: _Runs) -> Iterator[Finding]:
             STAGE,
             location="targets",
             numbers=numbers(runs=len(heads), users=len(users), header=users[0]),
+        )
+
+
+def _first_token(runs: _Runs) -> Iterator[Finding]:
+    """Behind the same token that every answer follows comes one untrained token that differs from answer to answer: its first."""
+    pairs = [before[-2:] for before, _ in runs.before if len(before) > 1]
+    if len(pairs) < ENOUGH:
+        return
+    headers, firsts = Counter(pair[0] for pair in pairs), Counter(pair[1] for pair in pairs)
+    header, followed = headers.most_common(1)[0]
+    differ = len(firsts) >= ENOUGH and firsts.most_common(1)[0][1] < 0.5 * len(pairs)
+    if followed < 0.95 * len(pairs) or not differ or header in firsts:
+        return
+    yield Finding(
+        "TARGET-MASK/first-token-left-out",
+        "warn",
+        STAGE,
+        location="targets",
+        numbers=numbers(answers=len(pairs), header=header, tokens=len(firsts)),
+    )
+
+
+def _open_turn(subject: Subject) -> Iterator[Finding]:
+    """Rows that train something and end in the header of an answer that never comes: the prompt for generation was rendered too."""
+    if subject.tokenizer is None:
+        return
+    rows = opened = 0
+    for example in subject.examples:
+        if example.labels is None:
+            continue
+        for ids, real, labels in zip(example.ids, example.real, example.labels, strict=True):
+            text = ids[real].tolist()
+            if len(text) > HEADER and bool((labels >= 0).any()):
+                rows += 1
+                opened += bool(_OPEN.search(_decoded(subject.tokenizer, text[-HEADER:])))
+    if rows >= ENOUGH and opened >= 0.5 * rows:
+        yield Finding(
+            "BOUNDARY-TOKEN/open-turn",
+            "stop",
+            STAGE,
+            location="rows",
+            numbers=numbers(rows=rows, open=opened, share=opened / rows),
         )
 
 

@@ -178,6 +178,10 @@ def _weights(subject: Subject, example: Example, index: int) -> Iterator[Finding
     # Without labels the batch does not say what is to be trained on: a loss may mask what it likes.
     if bool(ignored.any()) and example.labels is not None:
         yield _at("TARGET-MASK/ignored-active", ignored, found, index, expected)
+    if example.labels is None and example.weights is not None:
+        # A mask without labels marks the tokens trained on, or the places that predict them.
+        by_place = (example.active & example.real).cpu()
+        expected = min((expected, by_place), key=lambda one: int((one != active).sum()))
     lost = expected & ~active
     if found.unsure is not None:
         lost &= ~found.unsure

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch import nn
 from torch.nn import functional
 
 from umsicht.findings import Finding
@@ -19,14 +21,16 @@ from umsicht.guard.probes.norm import unevenly_masked
 from umsicht.guard.probes.silent import silent
 from umsicht.guard.subject import Cannot, Subject, numbers, to_device
 
-TOLERANCE = {torch.float32: 2e-4, torch.float64: 1e-9, torch.bfloat16: 3e-2, torch.float16: 3e-2}
+TOLERANCE = {torch.float32: 2e-4, torch.float64: 1e-9}
+ROUNDED = 3e-2
+"""For half precision, of the weights or of a step under autocast."""
 
 
 def batch_algebra(subject: Subject) -> Iterator[Finding]:
     """One batch of B, B micro-batches of one, and uneven ones give the gradient of the mean over all active targets; padding changes nothing."""
     subject.need_cross_entropy()
     module = subject.need_module()
-    yield from _padding(subject)
+    yield from padding_counts(subject)
     if subject.train_step is None:
         raise Cannot("no train_step was given: how your loop puts micro-batches together cannot be seen")
     optimizer = get_optimizer(subject)
@@ -64,7 +68,7 @@ def _step_gradients(
 ) -> Iterator[Finding]:
     assert subject.train_step is not None
     module = subject.need_module()
-    limit = TOLERANCE.get(subject.need_model().dtype, 3e-2)
+    exact = TOLERANCE.get(subject.need_model().dtype, ROUNDED)
     clip = subject.declared.clip
     for label, parts in (
         ("one batch", [whole]),
@@ -76,12 +80,15 @@ def _step_gradients(
         with (
             subject.borrowed(optimizer),
             seen_by_steps(optimizer, lambda: gradients_of(module)) as seen,
+            _autocasts(module) as rounded,
         ):
             for _ in range(2):
                 with subject.need_model().mode(training=True):
                     expected.append(reference_gradient(subject, parts))
                     allowed.append(_with_even_auxiliary(subject, parts))
+                    rounded.clear()
                     subject.take_step(optimizer, [part.raw for part in parts])
+        limit = ROUNDED if any(rounded) else exact
         if not seen:
             yield Finding(
                 "OPT-WIRING/no-step",
@@ -109,6 +116,18 @@ def _step_gradients(
                     label, index, gap, *scale_of(got, want), len(parts)
                 )
                 return
+
+
+@contextmanager
+def _autocasts(module: nn.Module) -> Iterator[list[bool]]:
+    """Whether calls of the model inside the block ran under autocast, one by one."""
+    seen: list[bool] = []
+    device = next(module.parameters()).device.type
+    handle = module.register_forward_pre_hook(lambda *_: seen.append(torch.is_autocast_enabled(device)))
+    try:
+        yield seen
+    finally:
+        handle.remove()
 
 
 def _with_even_auxiliary(subject: Subject, parts: list[Example]) -> Gradients | None:
@@ -211,10 +230,12 @@ def _uneven(whole: Example) -> list[Example]:
     return [whole.take(slice(0, rows - 1)), whole.take(slice(rows - 1, rows))]
 
 
-def _padding(subject: Subject) -> Iterator[Finding]:
+def padding_counts(subject: Subject, tolerance: float = 1e-3) -> Iterator[Finding]:
     """More padding at the right end must change neither loss nor gradient, where the batch has a way to say what is padding."""
     example = subject.small
-    if example.labels is None or example.attention_mask is None or example.attention_mask.dim() != 2:
+    if example.labels is None and example.weights is None:
+        return
+    if example.attention_mask is None or example.attention_mask.dim() != 2:
         return
     loss_view = subject.need_loss()
     padded = pad_right(example, 5)
@@ -224,7 +245,7 @@ def _padding(subject: Subject) -> Iterator[Finding]:
             plain, more = float(loss_view.of(example)), float(loss_view.of(padded))
         except (RuntimeError, IndexError, ValueError):
             return
-    if math.isfinite(plain) and abs(more - plain) > 1e-3 * abs(plain) + 1e-5:
+    if math.isfinite(plain) and abs(more - plain) > tolerance * abs(plain) + 1e-5:
         yield Finding(
             "TARGET-MASK/padding-counts",
             "stop",

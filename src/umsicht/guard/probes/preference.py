@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import torch
 
 from umsicht.findings import Finding
+from umsicht.guard.probes.micro import padding_counts
 from umsicht.guard.subject import Cannot, Subject, numbers
 
 STAGE = "loss-norm"
@@ -23,14 +24,19 @@ def preference(subject: Subject) -> Iterator[Finding]:
         with torch.no_grad(), view.mode(training=training):
             return float(loss.of(subject.small))
 
+    advantages = subject.advantages
+    if advantages is not None:
+        yield from _signs(subject, advantages)
     start = value(training=False)
     with subject.awake():
         # A head made louder changes every log-probability, whatever the weights were.
         with torch.no_grad():
             for parameter in subject.need_module().parameters():
                 parameter.mul_(1.5)
+        yield from padding_counts(subject, tolerance=3e-5)
         moved = value(training=False)
-    if abs(moved - start) <= 1e-6 * max(1.0, abs(start)):
+    # Of a ratio to the policy's own likelihood only the gradient knows the weights.
+    if advantages is None and abs(moved - start) <= 1e-6 * max(1.0, abs(start)):
         yield Finding(
             "ADAPTER/reference-follows",
             "stop",
@@ -48,4 +54,21 @@ def preference(subject: Subject) -> Iterator[Finding]:
             STAGE,
             location="model: dropout",
             numbers=numbers(loss=start, first=drawn[0], second=drawn[1]),
+        )
+
+
+def _signs(subject: Subject, advantages: torch.Tensor) -> Iterator[Finding]:
+    """Rows with a gain are pulled, rows with a loss pushed away."""
+    found = subject.effective(subject.small)
+    if found.pushed is None:
+        return
+    moved = found.active.any(1) & (advantages.abs() > 1e-6)
+    wrong = moved & (found.pushed.any(1) != (advantages < 0))
+    if bool(moved.any()) and bool(wrong[moved].all()):
+        yield Finding(
+            "ADAPTER/advantage-sign",
+            "stop",
+            STAGE,
+            location="loss: advantages",
+            numbers=numbers(rows=int(moved.sum()), wrong=int(wrong.sum())),
         )

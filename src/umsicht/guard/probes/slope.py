@@ -30,6 +30,8 @@ def slope(subject: Subject) -> Iterator[Finding]:
     noise = NOISE.get(view.dtype)
     if noise is None:
         raise Cannot("half precision is too coarse for differences of losses")
+    if subject.examples and subject.advantages is not None:
+        raise Cannot("the value of a policy gradient's loss does not follow the weights; its gradient does")
     if loss_is_coarse(subject):
         raise Cannot("the loss is rounded to half precision: its differences say nothing")
     rows = min(ROWS, subject.small.ids.shape[0])
