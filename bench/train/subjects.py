@@ -1,4 +1,5 @@
-"""One training step of one program, asked for over stdin: `go SECONDS` answers with tokens, wall and processor time, `rows N` sets the micro-batch.
+"""One training step of one program, asked for over stdin: `go SECONDS` answers with tokens, wall and processor time, `rows N` sets the micro-batch,
+`ceiling SECONDS` and `products SECONDS` time products alone.
 
 Runs under any Python that has torch (and the peer, if it is one); knows nothing of the bench that asks. The shape is nanoGPT's small one
 (384 wide, 6 layers, 6 heads: 10.6 M weights in the blocks), rows of 256 tokens, 2,048 tokens a step.
@@ -89,7 +90,9 @@ def umsicht(precision: str, optimizer: str = "adamw", compiled: bool = False) ->
     from umsicht.train.optimizer import Optimizer
     from umsicht.train.precision import computing
     from umsicht.train.reduction import clip
+    from umsicht.train.resident import keep_freed
 
+    keep_freed()
     settings = ModelSettings(d_model=WIDTH, n_layers=LAYERS, head_dim=WIDTH // HEADS if WIDTH % 128 else 128)
     machine = Machine("cpu", precision, compiled, TOKENS // LENGTH, torch.get_num_threads(), {})
     model = computing(build(derive(settings, VOCAB, seq_len=LENGTH), 0), machine)
@@ -122,21 +125,25 @@ SUBJECTS: dict[str, Callable[[str], Step]] = {
 }
 
 
-def ceiling(seconds: float) -> dict[str, float]:
-    """GFLOP/s of float32 products of the shapes a step of this size is made of."""
+def ceiling(seconds: float, dtype: torch.dtype, *, backward: bool) -> dict[str, float]:
+    """GFLOP/s of products alone, of the shapes a step of this size is made of; with `backward` also of the two that give gradients."""
     shapes = [(TOKENS, WIDTH, WIDTH), (TOKENS, WIDTH, 1024), (TOKENS, 1024, WIDTH), (256, WIDTH, VOCAB)]
-    pairs = [(torch.randn(m, k), torch.randn(k, n), 2.0 * m * k * n) for m, k, n in shapes]
+    pairs = []
+    for m, k, n in shapes:
+        x, weight, slope = (torch.randn(size).to(dtype) for size in ((m, k), (n, k), (m, n)))
+        pairs.append((x, weight.t()))
+        pairs += [(slope, weight), (slope.t(), x)] if backward else []
     done, wall, cpu = 0.0, time.perf_counter(), time.process_time()
     while time.perf_counter() - wall < seconds:
-        for a, b, flop in pairs:
+        for a, b in pairs:
             a @ b
-            done += flop
+            done += 2.0 * a.shape[0] * a.shape[1] * b.shape[1]
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     return {"gflop_per_wall_s": done / wall / 1e9, "gflop_per_cpu_s": done / cpu / 1e9}
 
 
 def serve(subject: str, precision: str) -> None:
-    """Warm up, say `ready`, then answer every `rows N`, `go SECONDS` and `ceiling SECONDS`."""
+    """Warm up, say `ready`, then answer every order."""
     torch.manual_seed(0)
     step = SUBJECTS[subject](precision)
     x = torch.randint(0, VOCAB, (TOKENS // LENGTH, LENGTH))
@@ -151,8 +158,9 @@ def serve(subject: str, precision: str) -> None:
             step(x, y)
             print(json.dumps({"rows": at_once[0]}), flush=True)
             continue
-        if order == "ceiling":
-            print(json.dumps(ceiling(float(value))), flush=True)
+        if order in ("ceiling", "products"):
+            dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
+            print(json.dumps(ceiling(float(value), dtype, backward=order == "products")), flush=True)
             continue
         wall, cpu, steps = time.perf_counter(), time.process_time(), 0
         while steps == 0 or time.perf_counter() - wall < float(value):

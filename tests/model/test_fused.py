@@ -101,10 +101,38 @@ def test_evaluation_gives_what_training_gives() -> None:
     assert torch.equal(norm(x.clone().requires_grad_()), quiet)
 
 
-def test_only_float32_on_a_processor_is_fused() -> None:
+@pytest.mark.parametrize("has_weight", [True, False])
+def test_the_norm_of_bfloat16_is_as_exact_as_the_plain_one_over_many_rows(has_weight: bool) -> None:
+    torch.manual_seed(5)
+    x = torch.randn(4, 512, 48, dtype=torch.bfloat16)
+    inputs = [x, torch.randn(48, dtype=torch.bfloat16)] if has_weight else [x]
+
+    def plain(x: Tensor, weight: Tensor | None = None) -> Tensor:
+        wide = x.float()
+        normed = (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + 1e-6)).to(x.dtype)
+        return normed if weight is None else weight * normed
+
+    def make(x: Tensor, weight: Tensor | None = None) -> Tensor:
+        return fused.rms_norm(x, weight, 1e-6)
+
+    exact = with_gradients(plain, [value.double() for value in inputs])
+    pairs = zip(
+        off(with_gradients(make, inputs), exact), off(with_gradients(plain, inputs), exact), strict=True
+    )
+    assert all(found <= max(4e-3, 1.5 * by_hand) for found, by_hand in pairs)
+
+
+def test_the_rotation_of_bfloat16_is_that_of_float32_rounded_once() -> None:
+    cos, sin = Rotary(16, 10_000.0, 1.0)(torch.arange(12))
+    x = torch.randn(2, 12, 3, 16, dtype=torch.bfloat16).transpose(1, 2)
+    assert torch.equal(rotate(x, cos, sin), fused.rotate(x.float(), cos, sin).bfloat16())
+
+
+def test_only_float32_and_bfloat16_on_a_processor_are_fused() -> None:
     x = torch.randn(2, 8)
     assert fused.fuses(x, None)
-    assert not fused.fuses(x.bfloat16(), None)
+    assert fused.fuses(x.bfloat16(), None)
+    assert not fused.fuses(x.half(), None)
     assert not fused.fuses(x, torch.ones(8, dtype=torch.float64))
     assert not fused.fuses(torch.empty(2, 8, device="meta"))
     with torch.autocast("cpu", torch.bfloat16):

@@ -56,6 +56,36 @@ def test_orthogonalise_is_the_plain_newton_schulz(shape: tuple[int, int]) -> Non
     assert values.max() < 1.3 and values.median() > 0.6
 
 
+@pytest.mark.parametrize("shape", [(64, 64), (64, 192), (192, 64)])
+def test_orthogonalise_in_bfloat16_points_where_float64_points(shape: tuple[int, int]) -> None:
+    """Also for a matrix of few strong directions, as gradients are: singular values falling as 1/k."""
+    x = torch.randn(3, *shape, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    u, s, v = torch.linalg.svd(x, full_matrices=False)
+    x = u @ ((1 / torch.arange(1, s.shape[-1] + 1, dtype=torch.float64)).diag() @ v)
+    exact = orthogonalise(x, 3)
+    rounded = orthogonalise(x.bfloat16(), 3)
+    assert rounded.dtype == torch.bfloat16
+    assert float((rounded - exact).norm()) < 0.04 * float(exact.norm())
+
+
+def test_masters_of_bfloat16_weights_move_in_float32_by_an_update_made_in_bfloat16() -> None:
+    gradient = torch.randn(16, 16, generator=torch.Generator().manual_seed(3)).bfloat16()
+    steps = []
+    for dtype in (torch.bfloat16, torch.float32):
+        layer = nn.Linear(16, 16, bias=False)
+        nn.init.zeros_(layer.weight)
+        moved = Optimizer(layer.to(dtype), OptimizerSettings(kind="muon", weight_decay=0.0))
+        layer.weight.grad = gradient.to(dtype)
+        moved.step(1.0)
+        state = moved.state_tensors()
+        assert state["weight/momentum"].dtype == torch.float32
+        steps.append(state.get("weight/master", layer.weight.detach()))
+    rounded, exact = steps
+    assert rounded.dtype == torch.float32
+    assert not torch.equal(rounded, exact)
+    assert float((rounded - exact).norm()) < 0.04 * float(exact.norm())
+
+
 def test_orthogonalise_keeps_zero() -> None:
     assert torch.equal(orthogonalise(torch.zeros(2, 4, 8), 3), torch.zeros(2, 4, 8))
 

@@ -1,8 +1,9 @@
-"""Normalisation and rotation in few passes over memory, for float32 on a processor.
+"""Normalisation and rotation in few passes over memory, for a processor.
 
 There every element-wise operation of eager PyTorch is a pass of its own, forward and backward; as autograd writes them, these two cost a tenth of a training
-step (docs/measured/log.md, session 4). Everywhere else (a GPU, half precision, compiled code, tensors spread over ranks) the plain forms in
-`layers` are used: they are the definition, and the tests hold value and gradient of these against them.
+step (docs/measured/log.md, session 4), a quarter where products are in bfloat16 (session 8). Everywhere else (a GPU, autocast, compiled code,
+tensors spread over ranks) the plain forms in `layers` are used: they are the definition, and the tests hold value and gradient of these against
+them. Both compute in float32 whatever comes in; PyTorch's own kernel sums the gradient of a bfloat16 scale in bfloat16.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import torch
 from torch import Tensor
 
 # Tensors spread over ranks have a type of their own, and rules for the plain operations only.
-_KINDS = ("Tensor", "Parameter", "FakeTensor")
+KINDS = ("Tensor", "Parameter", "FakeTensor")
+_TYPES = (torch.float32, torch.bfloat16)
 
 
 def fuses(*tensors: Tensor | None) -> bool:
@@ -21,21 +23,22 @@ def fuses(*tensors: Tensor | None) -> bool:
     if torch.compiler.is_compiling() or torch.is_autocast_enabled("cpu"):
         return False
     return all(
-        t is None or (t.device.type == "cpu" and t.dtype == torch.float32 and type(t).__name__ in _KINDS)
+        t is None or (t.device.type == "cpu" and t.dtype in _TYPES and type(t).__name__ in KINDS)
         for t in tensors
     )
 
 
 def rms_norm(x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
     """`x [..., width]` over the root of its mean square (plus `eps`), times `weight [width]`."""
-    out: Tensor = _RMSNorm.apply(x, weight, eps)  # type: ignore[no-untyped-call]  # torch's apply
-    return out
+    scale = None if weight is None else weight.float()
+    out: Tensor = _RMSNorm.apply(x.float(), scale, eps)  # type: ignore[no-untyped-call]  # torch's apply
+    return out.to(x.dtype)
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Each pair (i, i + width / 2) of `x [batch, heads, seq, width]` turned by the angle of `cos` and `sin`, the memory laid out as x's."""
-    out: Tensor = _Rotation.apply(x, cos, sin)  # type: ignore[no-untyped-call]  # torch's apply
-    return out
+    out: Tensor = _Rotation.apply(x.float(), cos, sin)  # type: ignore[no-untyped-call]  # torch's apply
+    return out.to(x.dtype)
 
 
 class _RMSNorm(torch.autograd.Function):

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from . import fused
+from . import attend, fused
 from .cache import KVCache
 from .config import ModelConfig
 from .lora import linear
@@ -150,6 +150,8 @@ class Attention(nn.Module):
             key = key.repeat_interleave(groups, dim=1)
             value = value.repeat_interleave(groups, dim=1)
         dropout = self.config.dropout_attention if self.training else 0.0
+        if is_causal and not dropout and attend.suits(query, key):
+            return attend.causal(query, key, value)
         return F.scaled_dot_product_attention(
             query, key, value, attn_mask=mask, dropout_p=dropout, is_causal=is_causal
         )

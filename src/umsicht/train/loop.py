@@ -18,7 +18,7 @@ from umsicht.train import checkpoints, sweep
 from umsicht.train.hooks import StopRun, View
 from umsicht.train.pace import Pace
 from umsicht.train.reduction import local
-from umsicht.train.resident import PeakMemory
+from umsicht.train.resident import PeakMemory, keep_freed
 from umsicht.train.signals import StopRequest
 from umsicht.train.state import Carried
 from umsicht.train.stepping import Stepping
@@ -70,6 +70,7 @@ class Trainer(Stepping):
         copies = open_writers(list(self.settings.writers), self.run) if self.reduction.is_writer else []
         finding: Finding | None = None
         memory = PeakMemory(self.device).start()
+        keep_freed()
         gc.freeze()
         gc.disable()
         try:

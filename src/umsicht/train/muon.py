@@ -3,7 +3,8 @@
 The orthogonalisation is a short Newton–Schulz iteration with the quintic of that page. On matrices longer than wide it runs on the Gram
 matrix of the short side: with G = X Xᵀ every iterate is a polynomial of G times X, so that each step costs products of the short side only
 and the long side is multiplied twice in all. Few steps are enough: singular values land in about [0.3, 1.2], and a cheap step learns more
-per second on a processor than an exact one (docs/measured/defaults.md).
+per second on a processor than an exact one (docs/measured/defaults.md). Where the model's weights are bfloat16 so are the products, as on that
+page: an update 2 % off its exact value, four times as soon where the processor multiplies bfloat16 (docs/measured/log.md, session 8).
 """
 
 from __future__ import annotations
@@ -26,13 +27,15 @@ EPSILON = 1e-7
 def orthogonalise(matrices: Tensor, steps: int) -> Tensor:
     """Nearly orthogonal factors of a stack of matrices.
 
-    `matrices` is `[n, rows, columns]`; the result has the same shape, and the singular vectors of the input with singular
+    `matrices` is `[n, rows, columns]`; the result has the same shape and type, and the singular vectors of the input with singular
     values near 1. A zero matrix stays zero.
     """
     tall = matrices.shape[-2] > matrices.shape[-1]
     x = matrices.mT if tall else matrices
-    norm = torch.linalg.vector_norm(x, dim=(1, 2)).clamp_min(EPSILON)
-    x = x / norm[:, None, None]
+    norm = torch.linalg.vector_norm(
+        x, dim=(1, 2), dtype=torch.promote_types(x.dtype, torch.float32)
+    ).clamp_min(EPSILON)
+    x = (x / norm[:, None, None]).to(x.dtype)
     # In products of the short side: s·(2r + 1) plainly, 2r + 4s - 3 by the Gram matrix; equal at r = 1.5 whatever s.
     long = x.shape[-1] > 1.5 * x.shape[-2]
     result = _by_gram(x, steps) if long else _plainly(x, steps)
@@ -66,8 +69,9 @@ def _by_gram(x: Tensor, steps: int) -> Tensor:
 class Muon:
     """Momentum and orthogonalised updates of a list of matrices; decoupled weight decay.
 
-    Momentum and decay are local to each element; only the orthogonalisation needs whole matrices. Where they lie on several ranks,
-    `exchange` brings each to one owner, which computes, and hands the parts back (`umsicht.train.layouts.owners`).
+    Momentum and decay are local to each element and in float32; only the orthogonalisation needs whole matrices, and multiplies them as
+    `products`. Where they lie on several ranks, `exchange` brings each to one owner, which computes, and hands the parts back
+    (`umsicht.train.layouts.owners`).
     """
 
     def __init__(
@@ -77,12 +81,14 @@ class Muon:
         momentum: float,
         steps: int,
         weight_decay: float,
+        products: torch.dtype = torch.float32,
         exchange: Exchange | None = None,
     ) -> None:
         self._parameters = parameters
         self._momentum = momentum
         self._steps = steps
         self._weight_decay = weight_decay
+        self._products = products
         self._exchange = exchange
         self.buffers = [torch.zeros_like(p, dtype=torch.float32) for p in parameters]
         shapes: dict[tuple[int, ...], list[int]] = {}
@@ -115,4 +121,5 @@ class Muon:
         gradients = [local(self._parameters[i].grad).float() for i in indices]  # type: ignore[arg-type]  # live ones have one
         buffers = [local(self.buffers[i]) for i in indices]
         torch._foreach_lerp_(buffers, gradients, 1.0 - self._momentum)
-        return list(torch._foreach_lerp(gradients, buffers, self._momentum))
+        updates = torch._foreach_lerp(gradients, buffers, self._momentum)
+        return [update.to(self._products) for update in updates]

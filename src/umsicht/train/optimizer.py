@@ -137,11 +137,13 @@ def _algorithm(
     orthogonaliser: Orthogonaliser | None,
 ) -> Muon | AdamW:
     if group.algorithm == "muon":
+        is_rounded = all(p.dtype == torch.bfloat16 for p in group.parameters)
         return Muon(
             held,
             momentum=settings.momentum,
             steps=settings.newton_schulz_steps,
             weight_decay=group.weight_decay,
+            products=torch.bfloat16 if is_rounded else torch.float32,
             exchange=orthogonaliser(held) if orthogonaliser else None,
         )
     return AdamW(

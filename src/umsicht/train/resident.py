@@ -14,6 +14,10 @@ from pathlib import Path
 
 import torch
 
+# glibc's names of two settings (malloc.h), and the most it takes for the first.
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+_LARGEST_MMAP_THRESHOLD = 32 << 20
+
 
 class PeakMemory:
     """Counts from `start` on. `base_bytes` is what the process held then, memory that earlier work had freed left out."""
@@ -54,6 +58,14 @@ def give_back() -> None:
     """Ask the allocator to return what is free (glibc; elsewhere nothing)."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
+
+
+def keep_freed() -> None:
+    """Ask the allocator to keep what is freed for the next step (glibc; elsewhere nothing): given back, every large tensor's pages are made anew, each step."""
+    with suppress(OSError, AttributeError):
+        libc = ctypes.CDLL(None)
+        libc.mallopt(_MMAP_THRESHOLD, _LARGEST_MMAP_THRESHOLD)
+        libc.mallopt(_TRIM_THRESHOLD, 2**31 - 1)
 
 
 def available_bytes(device: torch.device | str) -> int | None:
