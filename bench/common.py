@@ -62,6 +62,8 @@ class Bench:
     table: bool = True
     """Whether the page begins with the table of all figures; False where its sections say them."""
     extra: dict[str, Any] = field(default_factory=dict)
+    page: str = ""
+    """What page and JSON are called where not as the bench: one bench may be measured on two kinds of machines."""
 
     def figure(
         self, name: str, value: float | None, target: str = "", *, unit: str = "", note: str = ""
@@ -80,7 +82,7 @@ class Bench:
         """Write JSON and page; exit 0 only where every figure with a target was measured and met."""
         met = all(figure.verdict in ("ok", "info") for figure in self.figures)
         atomic_json(
-            ROOT / "build" / "bench" / f"{self.name}.json",
+            ROOT / "build" / "bench" / f"{self.page or self.name}.json",
             {
                 "name": self.name,
                 "quick": QUICK,
@@ -92,7 +94,7 @@ class Bench:
                 **self.extra,
             },
         )
-        page = ROOT / "docs" / "measured" / f"{self.name}.md"
+        page = ROOT / "docs" / "measured" / f"{self.page or self.name}.md"
         if QUICK:
             print(f"BENCH_QUICK=1: a shortened run, {page.name} is left as it is.")
         else:
@@ -102,7 +104,7 @@ class Bench:
 
     def _page(self, met: bool) -> str:
         lines = [
-            f"# Measured: {self.name}",
+            f"# Measured: {self.page or self.name}",
             "",
             self.about,
             "",

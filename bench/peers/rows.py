@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from bench.common import Figure
@@ -24,6 +25,8 @@ PARTS = (
     Part("corpus", "near-duplicate removal, processor time", ("daft", "rensa", "datasketch", "datatrove")),
     Part("train", "training step, processor time", ("transformers", "litgpt")),
     Part("train", "training step, processor time", ("nanogpt",), "NANOGPT_DIR"),
+    Part("train_float32", "training step without bfloat16, processor time", ("transformers", "litgpt")),
+    Part("train_float32", "training step without bfloat16, processor time", ("nanogpt",), "NANOGPT_DIR"),
     Part("quality", "bits per byte for equal processor time", ("litgpt", "transformers")),
     Part("quality", "bits per byte for equal processor time", ("nanogpt",), "NANOGPT_DIR"),
     Part("quality", "bits per byte for equal processor time", ("nanochat",), "NANOCHAT_DIR"),
@@ -87,6 +90,31 @@ class Row:
         """The note without absolute rates: they say more about the hour than about the programs."""
         parts = [part.strip() for part in self.figure.note.split(";")]
         return "; ".join(part for part in parts if "a processor second" not in part and "MB/s" not in part)
+
+
+def from_page(path: Path) -> dict[str, Any] | None:
+    """The figures of a committed page, rounded as it shows them; None where there is no such page, or it tells no table of figures."""
+    if not path.is_file():
+        return None
+    text = path.read_text(encoding="utf-8")
+    figures = []
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+        if len(cells) != 5 or cells[3].strip() not in ("ok", "info", "MISSED", "not measured"):
+            continue
+        name, value, target, _, note = cells
+        number, _, unit = value.partition(" ")
+        figures.append(
+            {
+                "name": name,
+                "value": None if number == "—" else float(number.replace(",", "")),
+                "target": "" if target == "—" else target,
+                "unit": unit,
+                "note": note.strip("| "),
+            }
+        )
+    date = re.search(r"^Made by .* on (\d{4}-\d\d-\d\d)", text, re.MULTILINE)
+    return {"figures": figures, "made": date[1] if date else "", "page": True} if figures else None
 
 
 def rows_of(part: Part, found: dict[str, Any] | None) -> list[Row]:

@@ -157,13 +157,14 @@ def shares_of_the_ceiling(bench: Bench, subjects: list[tuple[Subject, str, str]]
 
 
 def main() -> None:
+    here = Path(sys.executable)
+    chosen, measured = choose_precision("auto", "cpu")
     bench = Bench(
         "train",
         "Speed of one training step at 10.6 M weights in the blocks, 256-token rows, 2,048 tokens a step. `compiled` is what a run of "
         "15 minutes and more gets from `compile: auto`; compiling itself is not counted, it is kept for the next run.",
+        page="" if chosen == "bfloat16" else f"train_{chosen}",
     )
-    here = Path(sys.executable)
-    chosen, measured = choose_precision("auto", "cpu")
     subjects = {name: Subject(here, name, chosen) for name in ("umsicht", "umsicht-muon", "umsicht-compiled")}
     eager, muon, compiled = subjects.values()
     try:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from bench.common import Bench
 from bench.peers.__main__ import sources, tell
-from bench.peers.rows import Part, rows_of
+from bench.peers.rows import Part, from_page, rows_of
 
 DEDUPE = Part("corpus", "dedupe", ("daft", "rensa"))
 QUALITY = Part("quality", "bits per byte", ("litgpt",))
@@ -95,3 +96,27 @@ def test_a_repository_that_is_there_lacks_a_budget_and_no_variable() -> None:
 def test_a_shortened_or_older_measurement_is_marked() -> None:
     text = sources({"corpus": found(daft=3.0)})
     assert "shortened" in text and "other code" in text
+
+
+def test_a_page_is_read_back_as_the_bench_that_wrote_it(tmp_path: Path) -> None:
+    bench = Bench("made", "About it.")
+    bench.figure(
+        "ours / litgpt, float32", 1.25, ">= 1.15", note="700 tokens a processor second; lower 95 % bound 1.1"
+    )
+    bench.figure("ours / nanogpt, float32", None, ">= 1.15", note="not here: NANOGPT_DIR is not set")
+    bench.figure("share of the product ceiling", 75.482, "", unit="%")
+    page = tmp_path / "made.md"
+    page.write_text(bench._page(False), encoding="utf-8")
+    found = from_page(page)
+    assert found is not None
+    assert [(f["name"], f["value"], f["target"], f["unit"], f["note"]) for f in found["figures"]] == [
+        (f.name, None if f.value is None else round(f.value, 2), f.target, f.unit, f.note)
+        for f in bench.figures
+    ]
+    assert found["made"]
+
+
+def test_a_page_that_is_not_there_or_tells_no_figures_gives_nothing(tmp_path: Path) -> None:
+    (tmp_path / "words.md").write_text("# Words only\n")
+    assert from_page(tmp_path / "words.md") is None
+    assert from_page(tmp_path / "absent.md") is None
