@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 MEASURED = Path(__file__).resolve().parents[1] / "measured"
@@ -102,10 +103,10 @@ def quality() -> tuple[str, str]:
     )
 
 
-def steps() -> tuple[str, str]:
+def steps(what: str, precision: str) -> tuple[str, str]:
     """The comparison of speed alone: like with like, compiled or not."""
     eager, compiled = (
-        _times(f"training step, processor time, {kind}, float32") for kind in ("eager", "compiled")
+        _times(f"{what}, processor time, {kind}, {precision}") for kind in ("eager", "compiled")
     )
     return (
         f"both compiled: {compiled[0]}; neither: {eager[0]}",
@@ -140,7 +141,8 @@ ROWS: tuple[tuple[str, str, str, Callable[[], tuple[str, str]]], ...] = (
     ("parity", "the same numbers as transformers, TRL, PEFT, gguf, lm-eval", "dieselben Zahlen wie transformers, TRL, PEFT, gguf, lm-eval", parity),
     ("peers", "finding near-duplicates (ours are verified), processor time", "Beinahe-Duplikate finden (unsere sind nachgeprüft), Prozessorzeit", duplicates),
     ("peers", "bits per byte beside two minutes of another trainer", "Bits pro Byte neben zwei Minuten eines anderen Trainers", quality),
-    ("peers", "one training step, processor time, float32", "ein Trainingsschritt, Prozessorzeit, float32", steps),
+    ("peers", "one training step in bfloat16, processor time", "ein Trainingsschritt in bfloat16, Prozessorzeit", partial(steps, "training step", "bfloat16")),
+    ("peers", "the same in float32, on a processor without bfloat16", "dasselbe in float32, auf einem Prozessor ohne bfloat16", partial(steps, "training step without bfloat16", "float32")),
 )  # fmt: skip
 
 
