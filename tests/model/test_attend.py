@@ -73,6 +73,19 @@ def test_it_is_for_short_rows_of_bfloat16_only() -> None:
     assert not attend.suits(longer[0], longer[1])
 
 
+@pytest.mark.parametrize(
+    ("family", "used"), [("qwen3", True), ("fast", True), ("llama", False), ("gpt2", False)]
+)
+def test_scores_without_bound_are_left_to_the_kernel_that_keeps_them_in_float32(
+    family: str, used: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+    causal = attend.causal
+    monkeypatch.setattr(attend, "causal", lambda *x: calls.append(1) or causal(*x))
+    stirred(small_config(family)).bfloat16()(torch.arange(24).view(2, 12))
+    assert bool(calls) is used
+
+
 def test_a_model_in_bfloat16_gives_what_the_kernel_gives(monkeypatch: pytest.MonkeyPatch) -> None:
     model = stirred(small_config("qwen3")).bfloat16()
     ids = torch.arange(24).remainder(model.config.vocab_size).view(2, 12)

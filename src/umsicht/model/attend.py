@@ -2,7 +2,8 @@
 
 PyTorch's fused kernel works in tiles and takes three times as long there, most of it in its backward pass (docs/measured/log.md, session 8). Rows of
 up to `LONGEST` tokens are a few large products and two passes over the weights instead; beyond that the half of the scores that is thrown away costs
-more than the tiles do, and `[batch, heads, seq, seq]` would not fit a cache.
+more than the tiles do, and `[batch, heads, seq, seq]` would not fit a cache. Scores are rounded to bfloat16 before the softmax: for models that bound
+them by normalising queries and keys.
 """
 
 from __future__ import annotations

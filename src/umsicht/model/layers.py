@@ -150,7 +150,9 @@ class Attention(nn.Module):
             key = key.repeat_interleave(groups, dim=1)
             value = value.repeat_interleave(groups, dim=1)
         dropout = self.config.dropout_attention if self.training else 0.0
-        if is_causal and not dropout and attend.suits(query, key):
+        # Normalised queries and keys bound the scores, so that rounding them to bfloat16 does little.
+        bounded = self.config.normalises_queries and not dropout
+        if is_causal and bounded and attend.suits(query, key):
             return attend.causal(query, key, value)
         return F.scaled_dot_product_attention(
             query, key, value, attn_mask=mask, dropout_p=dropout, is_causal=is_causal
