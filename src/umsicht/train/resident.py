@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import os
 import resource
 import sys
 from contextlib import suppress
@@ -61,7 +62,12 @@ def give_back() -> None:
 
 
 def keep_freed() -> None:
-    """Ask the allocator to keep what is freed for the next step (glibc; elsewhere nothing): given back, every large tensor's pages are made anew, each step."""
+    """Ask the allocator to keep what is freed for the next step (glibc; elsewhere nothing): given back, every large tensor's pages are made anew, each step.
+
+    Where the environment sets it, that is a person's word and stands.
+    """
+    if {"MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"} & os.environ.keys():
+        return
     with suppress(OSError, AttributeError):
         libc = ctypes.CDLL(None)
         libc.mallopt(_MMAP_THRESHOLD, _LARGEST_MMAP_THRESHOLD)
