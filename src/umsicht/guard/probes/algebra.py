@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -77,23 +78,20 @@ class silent_models:
     def __init__(self, stage: Stage, *, awake: bool = False) -> None:
         self.stage = stage
         self.awake = awake
-        self.contexts: list[Any] = []
+        self.contexts = ExitStack()
 
     def __enter__(self) -> Stage:
         def make() -> Any:
             model = self.stage.make_model()
             if self.awake:
                 wake(model, self.stage.seed)
-            context = silent(model)
-            context.__enter__()
-            self.contexts.append(context)
+            self.contexts.enter_context(silent(model))
             return model
 
         return dataclasses.replace(self.stage, make_model=make)
 
     def __exit__(self, *_: object) -> None:
-        for context in self.contexts:
-            context.__exit__(None, None, None)
+        self.contexts.close()
 
 
 def independent(model: Any, batch: Batch, settings: TrainSettings) -> tuple[float, Gradients]:

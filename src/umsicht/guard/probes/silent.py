@@ -48,7 +48,7 @@ def silent(module: nn.Module) -> Iterator[None]:
                 kept.append((child, name, value))
                 setattr(child, name, quiet)
     try:
-        with _functions_off():
+        with _FUNCTIONS_OFF:
             yield
     finally:
         for owner, name, value in reversed(kept):
@@ -70,21 +70,34 @@ def _quiet(owner: nn.Module, name: str, value: Any) -> Any:
     return dataclasses.replace(value, **rates) if any(getattr(value, key) for key in rates) else None
 
 
-@contextmanager
-def _functions_off() -> Iterator[None]:
+class _FunctionsOff:
     """The functions of torch let everything through and draw no random number.
 
     The functions themselves are replaced: a mode that listens to calls is off where a checkpointed block is computed again in the backward pass.
+    Blocks are counted: of several that are open, the last to end puts the functions back, in whichever order they end.
     """
-    kept = [
-        *((functional, name, getattr(functional, name)) for name in _NAMES),
-        (torch, "dropout", torch.dropout),
-        (functional, "scaled_dot_product_attention", functional.scaled_dot_product_attention),
-    ]
-    try:
-        for owner, name, real in kept:
+
+    def __init__(self) -> None:
+        self._open = 0
+        self._kept: list[tuple[Any, str, Callable[..., Any]]] = []
+
+    def __enter__(self) -> None:
+        self._open += 1
+        if self._open > 1:
+            return
+        self._kept = [
+            *((functional, name, getattr(functional, name)) for name in _NAMES),
+            (torch, "dropout", torch.dropout),
+            (functional, "scaled_dot_product_attention", functional.scaled_dot_product_attention),
+        ]
+        for owner, name, real in self._kept:
             setattr(owner, name, _whole(real) if "attention" in name else _passing(real))
-        yield
-    finally:
-        for owner, name, real in kept:
-            setattr(owner, name, real)
+
+    def __exit__(self, *_: object) -> None:
+        self._open -= 1
+        if not self._open:
+            for owner, name, real in self._kept:
+                setattr(owner, name, real)
+
+
+_FUNCTIONS_OFF = _FunctionsOff()
