@@ -14,6 +14,7 @@ from umsicht.guard.monitors.rule import Alarm, SpikeRule
 from umsicht.guard.monitors.samples import LedgerMonitor
 from umsicht.guard.monitors.scores import ScoreMonitor
 from umsicht.guard.monitors.speed import SpeedMonitor
+from umsicht.guard.monitors.update import UpdateMonitor
 from umsicht.recipe.guard import GuardSettings
 from umsicht.recipe.train import TrainSettings
 from umsicht.tokens.batch import IGNORE
@@ -53,6 +54,7 @@ def monitors(
         NonFiniteMonitor(loss, tokenizer, every),
         LedgerMonitor(source, check.monitors),
         RateMonitor(settings, schedule_steps),
+        UpdateMonitor(settings.optimizer),
         CurveMonitor(check.monitors, tokenizer, growing),
         LayerMonitor(every),
         SpeedMonitor(),
