@@ -2,7 +2,7 @@
 
     python -m bench.peers            # uses what bench-corpus, bench-train, bench-quality and bench-dashboard-trackio left in build/bench, runs what is missing
     python -m bench.peers --again    # runs them all anew
-    python -m bench.peers --collect  # runs nothing: what is missing is shown as not measured
+    python -m bench.peers --collect  # runs nothing: what is missing is read from its committed page
 
 Only ratios and differences taken inside one run are shown, never a single absolute time: machines are shared. A comparison that was shortened
 (BENCH_QUICK=1) or made by other code than this is said to be.

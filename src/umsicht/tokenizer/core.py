@@ -23,7 +23,7 @@ from umsicht.record.ids import bytes_digest
 from umsicht.tokenizer import pretokenize
 from umsicht.tokenizer.adversarial import ADVERSARIAL
 from umsicht.tokenizer.special import EOS, PAD
-from umsicht.tokenizer.spelling import speller
+from umsicht.tokenizer.spelling import entries, speller
 from umsicht.words import t
 
 Ids = NDArray[np.uint32]
@@ -114,8 +114,7 @@ class Tokenizer:
     @cached_property
     def n_tokens(self) -> int:
         """All ids, special ones included: one more than the largest id."""
-        vocabulary = self.definition["model"]["vocab"]
-        ids = vocabulary.values() if isinstance(vocabulary, dict) else range(len(vocabulary))
+        ids = (number for _, number in entries(self.definition))
         return 1 + max(max(ids, default=-1), max(self.special.values(), default=-1))
 
     @property
@@ -191,14 +190,8 @@ class Tokenizer:
     @cached_property
     def _bytes(self) -> list[bytes]:
         table = [b""] * self.n_tokens
-        vocabulary = self.definition["model"]["vocab"]
-        items = (
-            vocabulary.items()
-            if isinstance(vocabulary, dict)
-            else ((e[0], i) for i, e in enumerate(vocabulary))
-        )
         spell = speller(self.definition)
-        for token, number in items:
+        for token, number in entries(self.definition):
             table[number] = spell(token)
         for name, number in self.special.items():
             table[number] = name.encode()

@@ -33,6 +33,15 @@ def speller(definition: Mapping[str, Any]) -> Callable[[str], bytes]:
     return spelled
 
 
+def entries(definition: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    """(token, id) of the model's vocabulary: a table, or for Unigram a list of tokens with their scores."""
+    vocabulary = definition["model"]["vocab"]
+    if isinstance(vocabulary, dict):
+        yield from vocabulary.items()
+    else:
+        yield from ((entry[0], number) for number, entry in enumerate(vocabulary))
+
+
 def parts(definition: Mapping[str, Any], *sections: str) -> Iterator[Mapping[str, Any]]:
     """The steps of some sections, sequences opened."""
     for section in sections:

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from umsicht.findings import Finding
+from umsicht.findings import Finding, Grade
 from umsicht.tokenizer.core import Tokenizer
+from umsicht.tokenizer.spelling import entries
 from umsicht.tokenizer.vocabulary import spelled
 
 STAGE = "tokenizer"
@@ -68,10 +69,7 @@ class Dead:
 def dead(definition: dict[str, Any], n_tokens: int) -> Dead:
     """Look for them. Tokens that no merge leads to are told for BPE only."""
     model, added = definition["model"], definition.get("added_tokens", ())
-    vocabulary = model["vocab"]
-    names = (
-        vocabulary if isinstance(vocabulary, dict) else {entry[0]: i for i, entry in enumerate(vocabulary)}
-    )
+    names = dict(entries(definition))
     used = set(names.values()) | {int(token["id"]) for token in added}
     if model.get("type") != "BPE" or model.get("ignore_merges"):
         return Dead(n_tokens - len(used), [])
@@ -106,12 +104,13 @@ def _spanning(tokenizer: Tokenizer) -> Iterator[Finding]:
         for n in range(tokenizer.n_tokens)
         if n not in special
     ]
-    for code, grade, pattern, share in (
+    kinds: tuple[tuple[str, Grade, re.Pattern[str], float], ...] = (
         ("TOKENIZER/spans-words", "warn", _SPANNING, SPANNING_SHARE),
         ("TOKENIZER/whole-numbers", "note", _NUMBER, NUMBER_SHARE),
-    ):
+    )
+    for code, grade, pattern, share in kinds:
         found = [text for text in texts if pattern.search(text.strip())]
         if len(found) >= FEWEST and len(found) > share * len(texts):
             numbers = {"tokens": len(found), "of": len(texts)}
             shown = tuple(spelled(text.encode()) for text in found[:5])
-            yield Finding(code, "warn" if grade == "warn" else "note", STAGE, "", numbers, shown)
+            yield Finding(code, grade, STAGE, "", numbers, shown)

@@ -28,8 +28,8 @@ class Kept:
     """The first rows of a parameter before the update."""
 
     name: str
+    parameter: torch.nn.Parameter
     group: Group
-    live: torch.Tensor
     before: torch.Tensor
 
 
@@ -54,8 +54,7 @@ class UpdateMonitor(Hook):
             whole = [pair for pair in zip(group.names, group.parameters, strict=True) if _is_plain(pair[1])]
             if whole:
                 name, parameter = min(whole, key=lambda pair: pair[1].numel())
-                rows = parameter.detach()[:ROWS]
-                self.kept.append(Kept(name, group, rows, rows.clone()))
+                self.kept.append(Kept(name, parameter, group, parameter.detach()[:ROWS].clone()))
 
     def after_step(self, view: View) -> None:
         """Compare. The last step may end with averaged weights."""
@@ -82,13 +81,14 @@ class UpdateMonitor(Hook):
     def _share(self, one: Kept, factor: float) -> float:
         """The update as a multiple of the largest possible one."""
         before, rate = one.before.float(), one.group.rate * factor
-        moved = one.live.float() - before
+        moved = one.parameter.detach()[:ROWS].float() - before
         # Weights in half precision are the rounded masters.
-        rounding = 0.0 if one.live.dtype == torch.float32 else float(torch.finfo(one.live.dtype).eps)
+        dtype = one.parameter.dtype
+        rounding = 0.0 if dtype == torch.float32 else float(torch.finfo(dtype).eps)
         decay = rate * one.group.weight_decay
         most: float
         if one.group.algorithm == "muon":
-            rows, columns = one.group.parameters[one.group.names.index(one.name)].shape
+            rows, columns = one.parameter.shape
             scale = max(1.0, rows / columns) ** 0.5
             most = rate * SINGULAR * scale * min(before.shape[0], columns) ** 0.5
             return float(moved.norm()) / (most + (decay + rounding) * float(before.norm()) + 1e-12)
